@@ -1,0 +1,9 @@
+//! Requests of AI APIs to DeepSeek token ids, and model output back to replies.
+
+pub mod conversation;
+pub mod error;
+pub mod json;
+pub mod options;
+pub mod special;
+
+pub use error::{Error, Result};

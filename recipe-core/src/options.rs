@@ -1,0 +1,175 @@
+//! What conversion is told, and what it tells the engine and the parser. Plain records.
+
+use std::collections::BTreeMap;
+
+use crate::special::SpecialTokens;
+
+/// The model that a conversation is rendered for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ModelVersion {
+    /// DeepSeek-V4-Pro: the V4 template and vocabulary.
+    DeepseekV4Pro,
+    /// DeepSeek-V4.1-Flash: the V4.1 template and vocabulary.
+    DeepseekV41Flash,
+}
+
+/// What to do with a past assistant message that lacks its reasoning, in thinking mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReasoningContentBehavior {
+    /// An empty reasoning takes its place.
+    FillEmpty,
+    /// The request is refused where the reasoning would matter.
+    Reject,
+}
+
+/// What to do with web-search tools and blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WebSearchBehavior {
+    /// They are left out.
+    Drop,
+    /// The request is refused.
+    Reject,
+}
+
+/// Options of request conversion.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConversionOptions {
+    /// Whether a request that says nothing about thinking thinks.
+    pub default_thinking_mode: bool,
+    /// See [`ReasoningContentBehavior`].
+    pub reasoning_content_behavior: ReasoningContentBehavior,
+    /// Web search in Responses.
+    pub responses_web_search: WebSearchBehavior,
+    /// Web search in Messages.
+    pub messages_web_search: WebSearchBehavior,
+    /// The largest output limit of a request that thinks, in tokens.
+    pub thinking_max_tokens_upper_bound: u32,
+    /// The largest output limit of a request that does not think, in tokens.
+    pub non_thinking_max_tokens_upper_bound: u32,
+    /// The accepted model names, sorted by bytes as error texts list them.
+    pub model_versions_by_name: BTreeMap<String, ModelVersion>,
+    /// The spellings that conversion writes and the parser looks for.
+    pub special_tokens: SpecialTokens,
+}
+
+impl Default for ConversionOptions {
+    fn default() -> Self {
+        Self {
+            default_thinking_mode: true,
+            reasoning_content_behavior: ReasoningContentBehavior::FillEmpty,
+            responses_web_search: WebSearchBehavior::Drop,
+            messages_web_search: WebSearchBehavior::Reject,
+            thinking_max_tokens_upper_bound: 393_216,
+            non_thinking_max_tokens_upper_bound: 393_216,
+            model_versions_by_name: BTreeMap::from([
+                ("DeepSeek-V4-Pro".to_owned(), ModelVersion::DeepseekV4Pro),
+                ("DeepSeek-V4.1-Flash".to_owned(), ModelVersion::DeepseekV41Flash),
+            ]),
+            special_tokens: SpecialTokens::default(),
+        }
+    }
+}
+
+/// Parameters for the engine.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct InferenceOptions {
+    /// The most output tokens; `None` where the request sets no limit.
+    pub max_tokens: Option<u32>,
+    /// The sampling temperature.
+    pub temperature: Option<f32>,
+    /// The nucleus mass.
+    pub top_p: Option<f32>,
+    /// Whether log probabilities are asked for.
+    pub logprobs: Option<bool>,
+    /// How many alternatives a token, 0 to 20.
+    pub top_logprobs: Option<u8>,
+    /// The sampling seed, below 2^63.
+    pub seed: Option<u64>,
+    /// What constrained decoding would enforce.
+    pub output_constraint: Option<OutputConstraint>,
+}
+
+/// A constraint that an engine can enforce while it decodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutputConstraint {
+    /// What `schema` holds.
+    pub kind: ConstraintKind,
+    /// A schema or a tool list as compact JSON, or an expression; empty for `Json`.
+    pub schema: String,
+}
+
+/// The kind of an [`OutputConstraint`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConstraintKind {
+    /// JSON, after the schema if it is not empty.
+    Json,
+    /// Text that the expression matches.
+    Regex,
+    /// Any calls are of the listed tools.
+    ToolCall,
+    /// At least one call, of the listed tools.
+    ToolCallRequired,
+}
+
+impl ConstraintKind {
+    /// The name in the Python API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Regex => "regex",
+            Self::ToolCall => "tool_call",
+            Self::ToolCallRequired => "tool_call_required",
+        }
+    }
+}
+
+/// Where the output begins, in thinking mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThinkingInitialStage {
+    /// At the start of the reasoning.
+    ReasoningStart,
+    /// In the middle of the reasoning.
+    ReasoningContinuation,
+    /// In the middle of the answer.
+    ContentContinuation,
+}
+
+impl ThinkingInitialStage {
+    /// Whether the output begins with reasoning.
+    pub fn starts_in_reasoning(self) -> bool {
+        self != Self::ContentContinuation
+    }
+}
+
+/// How to parse the output.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParsingOptions {
+    /// Whether tool-call markup is looked for.
+    pub parse_tool_calls: bool,
+    /// Whether the prompt has opened the calls block already. Wins over the stage.
+    pub starts_in_tool_calls: bool,
+    /// Whether the answer is the one JSON value in it.
+    pub parse_json_output: bool,
+    /// Where the output begins; `None` without thinking.
+    pub thinking_initial_stage: Option<ThinkingInitialStage>,
+    /// Texts that end the answer.
+    pub stop_sequences: Vec<String>,
+    /// Whether more than one call is wanted; if not, the output ends with the first.
+    pub parallel_tool_calls: bool,
+    /// The spellings to look for.
+    pub special_tokens: SpecialTokens,
+}
+
+impl Default for ParsingOptions {
+    fn default() -> Self {
+        Self {
+            parse_tool_calls: true,
+            starts_in_tool_calls: false,
+            parse_json_output: false,
+            thinking_initial_stage: None,
+            stop_sequences: Vec::new(),
+            parallel_tool_calls: true,
+            special_tokens: SpecialTokens::default(),
+        }
+    }
+}
