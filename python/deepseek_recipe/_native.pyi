@@ -1,0 +1,578 @@
+"""The compiled module. Import its names from `deepseek_recipe`.
+
+Json stands for what the `json` module reads: `None`, `bool`, `int`, `float`, `str`, `list` and `dict` with `str` keys.
+Tuples are taken as lists. Integers keep their digits, floats must be finite, at most 128 containers may be nested, and
+half a surrogate pair in a string or key becomes U+FFFD. Anything else raises `TypeError`, `ValueError` or
+`RecursionError`. Getters give new objects each time: changing what they return changes nothing.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final, Literal, TypeAlias, final
+
+from typing_extensions import Self
+
+__version__: Final[str]
+
+_Json: TypeAlias = Any
+_Detail: TypeAlias = Literal["low", "high", "original", "auto"]
+
+class ConversionError(Exception):
+    """A request that is well formed, but cannot be served.
+
+    Errors that conversion raises carry both attributes; `args` is the message alone. A body that is no request at all
+    raises `ValueError` instead, with the same two attributes and status 400.
+    """
+
+    status_code: int
+    """The HTTP status of the reply, 400."""
+    body: str
+    """The error body of the reply: compact JSON text."""
+
+@final
+class ModelVersion:
+    """The model that a conversation is rendered for.
+
+    Conversion takes it from the table `ConversionOptions.model_versions_by_name`; it says which encoding to use.
+    """
+
+    DeepseekV4Pro: ClassVar[ModelVersion]
+    """DeepSeek-V4-Pro: the V4 template and vocabulary, `DeepseekV4Encoding`."""
+    DeepseekV41Flash: ClassVar[ModelVersion]
+    """DeepSeek-V4.1-Flash: the V4.1 template and vocabulary, `DeepseekV41Encoding`."""
+
+    def __int__(self) -> int: ...
+    def __hash__(self) -> int: ...
+    def __eq__(self, value: object, /) -> bool: ...
+
+@final
+class ReasoningContentBehavior:
+    """What to do with a past assistant message that lacks its reasoning, in thinking mode."""
+
+    FillEmpty: ClassVar[ReasoningContentBehavior]
+    """An empty reasoning takes its place."""
+    Reject: ClassVar[ReasoningContentBehavior]
+    """The request is refused where the reasoning would matter."""
+
+    def __int__(self) -> int: ...
+    def __hash__(self) -> int: ...
+    def __eq__(self, value: object, /) -> bool: ...
+
+@final
+class WebSearchBehavior:
+    """What to do with web-search tools and blocks of a request."""
+
+    Drop: ClassVar[WebSearchBehavior]
+    """They are left out."""
+    Reject: ClassVar[WebSearchBehavior]
+    """The request is refused."""
+
+    def __int__(self) -> int: ...
+    def __hash__(self) -> int: ...
+    def __eq__(self, value: object, /) -> bool: ...
+
+@final
+class ThinkingInitialStage:
+    """Where the output begins, in thinking mode."""
+
+    ReasoningStart: ClassVar[ThinkingInitialStage]
+    """At the start of the reasoning: newlines before it are dropped."""
+    ReasoningContinuation: ClassVar[ThinkingInitialStage]
+    """In the middle of the reasoning."""
+    ContentContinuation: ClassVar[ThinkingInitialStage]
+    """In the middle of the answer."""
+
+    def starts_in_reasoning(self) -> bool:
+        """Returns whether the output begins with reasoning."""
+
+    def __int__(self) -> int: ...
+    def __hash__(self) -> int: ...
+    def __eq__(self, value: object, /) -> bool: ...
+
+@final
+class SpecialToken:
+    """A kind of special token."""
+
+    Bos: ClassVar[SpecialToken]
+    """Begin of sentence."""
+    Eos: ClassVar[SpecialToken]
+    """End of sentence."""
+    ThinkingStart: ClassVar[SpecialToken]
+    """Opens the reasoning."""
+    ThinkingEnd: ClassVar[SpecialToken]
+    """Closes the reasoning."""
+    System: ClassVar[SpecialToken]
+    """Opens a system turn (V4.1)."""
+    User: ClassVar[SpecialToken]
+    """Opens a user turn."""
+    Assistant: ClassVar[SpecialToken]
+    """Opens an assistant turn."""
+    LatestReminder: ClassVar[SpecialToken]
+    """Opens a reminder."""
+    Dsml: ClassVar[SpecialToken]
+    """Marks tool-call markup."""
+    Image: ClassVar[SpecialToken]
+    """Stands for one image."""
+    Ref: ClassVar[SpecialToken]
+    """Opens a grounding reference."""
+    RefEnd: ClassVar[SpecialToken]
+    """Closes a grounding reference."""
+    Box: ClassVar[SpecialToken]
+    """Opens a box."""
+    BoxEnd: ClassVar[SpecialToken]
+    """Closes a box."""
+    Point: ClassVar[SpecialToken]
+    """Opens a point."""
+    PointEnd: ClassVar[SpecialToken]
+    """Closes a point."""
+    Polygon: ClassVar[SpecialToken]
+    """Opens a polygon."""
+    PolygonEnd: ClassVar[SpecialToken]
+    """Closes a polygon."""
+
+    def default_str(self) -> str:
+        """Returns the spelling in the released vocabularies."""
+
+    def __int__(self) -> int: ...
+    def __hash__(self) -> int: ...
+    def __eq__(self, value: object, /) -> bool: ...
+
+@final
+class SpecialTokens:
+    """A spelling for each kind of special token.
+
+    A keyword that is left out or `None` keeps the released spelling; an empty one renders nothing.
+    """
+
+    def __new__(
+        cls,
+        *,
+        bos: str | None = None,
+        eos: str | None = None,
+        thinking_start: str | None = None,
+        thinking_end: str | None = None,
+        system: str | None = None,
+        user: str | None = None,
+        assistant: str | None = None,
+        latest_reminder: str | None = None,
+        dsml: str | None = None,
+        image: str | None = None,
+        ref: str | None = None,
+        ref_end: str | None = None,
+        box: str | None = None,
+        box_end: str | None = None,
+        point: str | None = None,
+        point_end: str | None = None,
+        polygon: str | None = None,
+        polygon_end: str | None = None,
+    ) -> Self: ...
+    def token(self, token: SpecialToken) -> str:
+        """Returns the spelling of `token` in this mapping."""
+
+@final
+class ConversionOptions:
+    """Options of request conversion. They never change: each `with_` method returns new ones.
+
+    Limits are in tokens, from 0 to 2^32 - 1; others raise `OverflowError`.
+    """
+
+    def __new__(
+        cls,
+        *,
+        default_thinking_mode: bool = True,
+        reasoning_content_behavior: ReasoningContentBehavior = ...,
+        responses_web_search: WebSearchBehavior = ...,
+        messages_web_search: WebSearchBehavior = ...,
+        thinking_max_tokens_upper_bound: int = ...,
+        non_thinking_max_tokens_upper_bound: int = ...,
+    ) -> Self: ...
+    @property
+    def default_thinking_mode(self) -> bool:
+        """Whether a request that says nothing about thinking thinks. Default: `True`."""
+
+    @property
+    def reasoning_content_behavior(self) -> ReasoningContentBehavior:
+        """What to do with a past assistant message that lacks its reasoning. Default: `FillEmpty`."""
+
+    @property
+    def responses_web_search(self) -> WebSearchBehavior:
+        """What to do with web search in Responses. Default: `Drop`."""
+
+    @property
+    def messages_web_search(self) -> WebSearchBehavior:
+        """What to do with web search in Messages. Default: `Reject`."""
+
+    @property
+    def thinking_max_tokens_upper_bound(self) -> int:
+        """The largest output limit of a request that thinks, in tokens. Default: 393216."""
+
+    @property
+    def non_thinking_max_tokens_upper_bound(self) -> int:
+        """The largest output limit of a request that does not think, in tokens. Default: 393216."""
+
+    @property
+    def model_versions_by_name(self) -> dict[str, ModelVersion]:
+        """The accepted model names with their versions. Default: `DeepSeek-V4-Pro` and `DeepSeek-V4.1-Flash`."""
+
+    @property
+    def special_tokens(self) -> SpecialTokens:
+        """The spellings that conversion writes and the parser looks for."""
+
+    def with_default_thinking_mode(self, default_thinking_mode: bool) -> ConversionOptions:
+        """Returns options with another default of thinking."""
+
+    def with_reasoning_content_behavior(
+        self, reasoning_content_behavior: ReasoningContentBehavior
+    ) -> ConversionOptions:
+        """Returns options that treat missing reasoning in another way."""
+
+    def with_responses_web_search(self, responses_web_search: WebSearchBehavior) -> ConversionOptions:
+        """Returns options that treat web search in Responses in another way."""
+
+    def with_messages_web_search(self, messages_web_search: WebSearchBehavior) -> ConversionOptions:
+        """Returns options that treat web search in Messages in another way."""
+
+    def with_thinking_max_tokens_upper_bound(self, thinking_max_tokens_upper_bound: int) -> ConversionOptions:
+        """Returns options with another largest output limit of requests that think."""
+
+    def with_non_thinking_max_tokens_upper_bound(self, non_thinking_max_tokens_upper_bound: int) -> ConversionOptions:
+        """Returns options with another largest output limit of requests that do not think."""
+
+    def with_model_alias(self, model: str, model_version: ModelVersion) -> ConversionOptions:
+        """Returns options that accept `model` as a name of `model_version`, in place of what the name meant before."""
+
+    def with_model_versions_by_name(self, model_versions_by_name: dict[str, ModelVersion]) -> ConversionOptions:
+        """Returns options that accept these names and no others. Names are compared exactly."""
+
+    def with_special_tokens(self, special_tokens: SpecialTokens) -> ConversionOptions:
+        """Returns options with other spellings of the special tokens."""
+
+@final
+class OutputConstraint:
+    """A constraint that an engine can enforce while it decodes. Made by conversion."""
+
+    @property
+    def kind(self) -> Literal["json", "regex", "tool_call", "tool_call_required"]:
+        """What `schema` holds."""
+
+    @property
+    def schema(self) -> str:
+        """A schema or a tool list as compact JSON, or an expression; empty where any JSON is allowed."""
+
+@final
+class InferenceOptions:
+    """What a request asks of the engine. Made by conversion; what the request leaves open is `None`."""
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The most output tokens. `ConversationRequest.resolve_max_tokens` gives the number to use."""
+
+    @property
+    def temperature(self) -> float | None:
+        """The sampling temperature; 1.0 in thinking mode."""
+
+    @property
+    def top_p(self) -> float | None:
+        """The nucleus mass, from 0 to 1."""
+
+    @property
+    def logprobs(self) -> bool | None:
+        """Whether log probabilities are asked for."""
+
+    @property
+    def top_logprobs(self) -> int | None:
+        """How many alternatives a token, 0 to 20."""
+
+    @property
+    def seed(self) -> int | None:
+        """The sampling seed, from 0 to 2^63 - 1."""
+
+    @property
+    def output_constraint(self) -> OutputConstraint | None:
+        """What constrained decoding would enforce. Whether an engine does is the caller's choice."""
+
+@final
+class ParsingOptions:
+    """How to parse the output. A `StreamProcessor` keeps the settings that it was made with."""
+
+    def __new__(
+        cls,
+        *,
+        parse_tool_calls: bool = True,
+        starts_in_tool_calls: bool = False,
+        parse_json_output: bool = False,
+        thinking_initial_stage: ThinkingInitialStage | None = None,
+        stop_sequences: Sequence[str] | None = None,
+        special_tokens: SpecialTokens | None = None,
+        parallel_tool_calls: bool = True,
+    ) -> Self: ...
+
+    parse_tool_calls: bool
+    """Whether tool-call markup is looked for."""
+    starts_in_tool_calls: bool
+    """Whether the prompt has opened the calls block already. Wins over the stage."""
+    parse_json_output: bool
+    """Whether the answer is the one JSON value in it."""
+    thinking_initial_stage: ThinkingInitialStage | None
+    """Where the output begins; `None` without thinking."""
+    stop_sequences: Sequence[str]
+    """Texts that end the answer. Read as a new list."""
+    special_tokens: SpecialTokens
+    """The spellings to look for."""
+    parallel_tool_calls: bool
+    """Whether more than one call is wanted; if not, the output ends with the first."""
+
+@final
+class ToolCall:
+    """A call in the history."""
+
+    def __new__(cls, id: str, name: str, arguments: str) -> Self: ...
+    @property
+    def id(self) -> str:
+        """What the result refers to."""
+
+    @property
+    def name(self) -> str:
+        """The tool."""
+
+    @property
+    def arguments(self) -> str:
+        """The arguments as the caller sent them: usually a JSON object as text, but never checked."""
+
+    def __getnewargs__(self) -> tuple[str, str, str]: ...
+
+@final
+class ToolDefinition:
+    """A declared tool. `parameters` is Json."""
+
+    def __new__(
+        cls,
+        name: str,
+        description: str | None = None,
+        parameters: _Json = None,
+        strict: bool | None = None,
+        defer_loading: bool = False,
+    ) -> Self: ...
+    @property
+    def name(self) -> str:
+        """The name."""
+
+    @property
+    def description(self) -> str | None:
+        """What it does."""
+
+    @property
+    def parameters(self) -> _Json:
+        """The JSON Schema of the arguments, as new objects; `None` if there is none."""
+
+    @property
+    def strict(self) -> bool | None:
+        """The `strict` setting as sent."""
+
+    @property
+    def defer_loading(self) -> bool:
+        """Whether the prompt leaves it out until a system message loads it (V4.1)."""
+
+    def __getnewargs__(self) -> tuple[str, str | None, _Json, bool | None, bool]: ...
+
+class ImageSource:
+    """Base class of the places where the bytes of an image are. It cannot be made itself.
+
+    `detail` is `low`, `high`, `original` or `auto`; others raise `ValueError`.
+    """
+
+    @property
+    def kind(self) -> Literal["url", "data_url", "bytes"]:
+        """Which of the three places it is."""
+
+    @property
+    def detail(self) -> _Detail:
+        """The level that the request asks for."""
+
+    @property
+    def path(self) -> str:
+        """The place in the request, such as `messages.0.content[1]`, for messages; empty unless it was given."""
+
+    @property
+    def url(self) -> str | None:
+        """The URL of a `url` source."""
+
+    @property
+    def data_url(self) -> str | None:
+        """The URL of a `data_url` source."""
+
+    @property
+    def data(self) -> bytes | None:
+        """The encoded bytes of a `bytes` source."""
+
+@final
+class UrlImageSource(ImageSource):
+    """An image behind an external URL."""
+
+    def __new__(cls, url: str, detail: _Detail = "high", *, path: str = ...) -> Self: ...
+
+@final
+class DataUrlImageSource(ImageSource):
+    """An image in a `data:` URL, base64 or percent-encoded. It is not read before the image is resolved."""
+
+    def __new__(cls, data_url: str, detail: _Detail = "high", *, path: str = ...) -> Self: ...
+
+@final
+class BytesImageSource(ImageSource):
+    """An image as the bytes of its file."""
+
+    def __new__(
+        cls, data: bytes | bytearray | memoryview | Sequence[int], detail: _Detail = "high", *, path: str = ...
+    ) -> Self: ...
+
+class Message:
+    """Base class of the messages. It cannot be made itself.
+
+    What a role does not have is `None`, `False` or an empty list.
+    """
+
+    @property
+    def role(self) -> Literal["system", "user", "assistant", "tool", "latest_reminder"]:
+        """The role."""
+
+    @property
+    def content(self) -> str:
+        """The text, image placeholders spelled out."""
+
+    @property
+    def reasoning_content(self) -> str | None:
+        """The reasoning before an assistant's answer."""
+
+    @property
+    def tool_calls(self) -> list[ToolCall] | None:
+        """The calls of an assistant."""
+
+    @property
+    def tool_call_id(self) -> str | None:
+        """The call that a tool message answers."""
+
+    @property
+    def prefix(self) -> bool:
+        """Whether the model goes on with this assistant message."""
+
+    @property
+    def image_sources(self) -> list[ImageSource]:
+        """The images of a system, user or tool message."""
+
+@final
+class SystemMessage(Message):
+    """Instructions, possibly with tools that become callable here. Images as in `UserMessage`."""
+
+    def __new__(
+        cls,
+        content: str,
+        image_sources: Sequence[ImageSource] | None = None,
+        tools: Sequence[ToolDefinition] | None = None,
+        *,
+        image_token: str | None = None,
+    ) -> Self: ...
+    @property
+    def tools(self) -> list[ToolDefinition] | None:
+        """The tools introduced by this message. V4.1 renders them after the content; V4 does not."""
+
+@final
+class UserMessage(Message):
+    """What the user says.
+
+    The first occurrences of `image_token` in `content` (by default the released spelling) stand for the images, one a
+    source; further ones are plain text. Where there are fewer, the sources are kept all the same. An empty
+    `image_token` raises `ValueError`.
+    """
+
+    def __new__(
+        cls,
+        content: str,
+        image_sources: Sequence[ImageSource] | None = None,
+        *,
+        image_token: str | None = None,
+    ) -> Self: ...
+
+@final
+class AssistantMessage(Message):
+    """What the model said: the answer, the reasoning before it and the calls after it.
+
+    With `prefix` the model goes on with this message. V4 tells an absent list of calls from an empty one.
+    """
+
+    def __new__(
+        cls,
+        content: str,
+        reasoning_content: str | None = None,
+        tool_calls: Sequence[ToolCall] | None = None,
+        prefix: bool = False,
+    ) -> Self: ...
+
+@final
+class ToolMessage(Message):
+    """What a tool answered. Images as in `UserMessage`."""
+
+    def __new__(
+        cls,
+        content: str,
+        tool_call_id: str | None = None,
+        image_sources: Sequence[ImageSource] | None = None,
+        *,
+        image_token: str | None = None,
+    ) -> Self: ...
+
+@final
+class LatestReminderMessage(Message):
+    """Instructions that follow the conversation."""
+
+    def __new__(cls, content: str) -> Self: ...
+
+@final
+class Conversation:
+    """A conversation and what the prompt has to say about it.
+
+    `response_schema` (Json) and `response_regex` choose the formats `json_schema` and `regex`; they exclude each other
+    and `json_object`. An unknown name raises `ValueError`.
+    """
+
+    def __new__(
+        cls,
+        messages: Sequence[Message] | None = None,
+        *,
+        thinking_mode: bool = True,
+        tools: Sequence[ToolDefinition] | None = None,
+        tool_choice: Literal["auto", "none", "required"] = "auto",
+        reasoning_effort: Literal["low", "high", "xhigh", "max"] | None = None,
+        response_format: Literal["text", "json_object"] = "text",
+        response_schema: _Json = None,
+        response_regex: str | None = None,
+    ) -> Self: ...
+    @property
+    def messages(self) -> list[Message]:
+        """The messages in order."""
+
+    @property
+    def thinking_mode(self) -> bool:
+        """Whether the next assistant turn starts with reasoning."""
+
+    @property
+    def tools(self) -> list[ToolDefinition]:
+        """The declared tools in order."""
+
+    @property
+    def tool_choice(self) -> Literal["auto", "none", "required"]:
+        """Whether a tool may, must not or must be called."""
+
+    @property
+    def reasoning_effort(self) -> Literal["low", "high", "xhigh", "max"] | None:
+        """How much to think. Only looked at in thinking mode."""
+
+    @property
+    def response_format(self) -> Literal["text", "json_object", "json_schema", "regex"]:
+        """The form that the answer has to take."""
+
+    @property
+    def response_schema(self) -> _Json:
+        """The schema of the format `json_schema`, as new objects."""
+
+    @property
+    def response_regex(self) -> str | None:
+        """The expression of the format `regex`."""
