@@ -5,5 +5,6 @@ pub mod error;
 pub mod json;
 pub mod options;
 pub mod special;
+pub mod tokenizer;
 
 pub use error::{Error, Result};

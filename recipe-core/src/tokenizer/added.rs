@@ -1,0 +1,112 @@
+//! The added vocabulary: tokens that are found by their spelling, not made by merging. Knows no BPE.
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use rustc_hash::FxHashMap;
+
+use crate::error::{Error, Result};
+
+/// One added token.
+pub(super) struct AddedToken {
+    pub(super) id: u32,
+    pub(super) spelling: Box<str>,
+    /// Tokens without this are looked for first, in the whole text. That text is not normalised is no reason to
+    /// forget it: where spellings overlap, it decides.
+    pub(super) normalized: bool,
+}
+
+/// The added tokens of one vocabulary.
+pub(super) struct AddedTokens {
+    /// Sorted by id.
+    by_id: Vec<AddedToken>,
+    by_spelling: FxHashMap<Box<str>, u32>,
+    verbatim: Matcher,
+    normalized: Matcher,
+}
+
+/// A run of a text that is cut at added tokens.
+pub(super) enum Run<'a> {
+    /// Text between added tokens; not empty.
+    Plain(&'a str),
+    /// The id of an added token.
+    Added(u32),
+}
+
+impl AddedTokens {
+    /// Fails if a spelling is empty, or if a spelling or an id occurs twice.
+    pub(super) fn new(mut tokens: Vec<AddedToken>) -> Result<Self> {
+        tokens.sort_by_key(|token| token.id);
+        if let Some(pair) = tokens.windows(2).find(|pair| pair[0].id == pair[1].id) {
+            return Err(Error::tokenizer(format!("two added tokens have the id {}", pair[0].id)));
+        }
+        let mut by_spelling = FxHashMap::default();
+        for token in &tokens {
+            if token.spelling.is_empty() {
+                return Err(Error::tokenizer(format!("the added token {} has no spelling", token.id)));
+            }
+            if by_spelling.insert(token.spelling.clone(), token.id).is_some() {
+                return Err(Error::tokenizer(format!("two added tokens are spelled {:?}", token.spelling)));
+            }
+        }
+        let verbatim = Matcher::new(tokens.iter().filter(|token| !token.normalized))?;
+        let normalized = Matcher::new(tokens.iter().filter(|token| token.normalized))?;
+        Ok(Self { by_id: tokens, by_spelling, verbatim, normalized })
+    }
+
+    /// The id of a spelling.
+    pub(super) fn id(&self, spelling: &str) -> Option<u32> {
+        self.by_spelling.get(spelling).copied()
+    }
+
+    /// The spelling of an id.
+    pub(super) fn spelling(&self, id: u32) -> Option<&str> {
+        let place = self.by_id.binary_search_by_key(&id, |token| token.id).ok()?;
+        Some(&self.by_id[place].spelling)
+    }
+
+    /// Cuts a text at every spelling: leftmost, and the longest one there.
+    pub(super) fn cut<'a>(&self, text: &'a str) -> Vec<Run<'a>> {
+        let mut runs = Vec::new();
+        for run in self.verbatim.cut(text) {
+            match run {
+                Run::Plain(text) => runs.append(&mut self.normalized.cut(text)),
+                Run::Added(_) => runs.push(run),
+            }
+        }
+        runs
+    }
+}
+
+struct Matcher {
+    automaton: AhoCorasick,
+    /// The token of each pattern.
+    ids: Vec<u32>,
+}
+
+impl Matcher {
+    fn new<'a>(tokens: impl Iterator<Item = &'a AddedToken>) -> Result<Self> {
+        let (ids, spellings): (Vec<u32>, Vec<&str>) = tokens.map(|token| (token.id, &*token.spelling)).unzip();
+        // A DFA would be faster, and take over ten times the memory and the time to build.
+        let automaton = AhoCorasick::builder()
+            .match_kind(MatchKind::LeftmostLongest)
+            .kind(Some(AhoCorasickKind::ContiguousNFA))
+            .build(spellings)
+            .map_err(|e| Error::tokenizer(format!("too many added tokens: {e}")))?;
+        Ok(Self { automaton, ids })
+    }
+
+    fn cut<'a>(&self, text: &'a str) -> Vec<Run<'a>> {
+        let mut runs = Vec::new();
+        let mut at = 0;
+        for found in self.automaton.find_iter(text) {
+            if at < found.start() {
+                runs.push(Run::Plain(&text[at..found.start()]));
+            }
+            runs.push(Run::Added(self.ids[found.pattern()]));
+            at = found.end();
+        }
+        if at < text.len() {
+            runs.push(Run::Plain(&text[at..]));
+        }
+        runs
+    }
+}

@@ -1,0 +1,104 @@
+//! Text to ids and ids to text, with the vocabulary of a model version or of a tokenizer.json file.
+//!
+//! Knows no protocol and no template. Plain text never becomes an added token unless [`Tokenizer::encode`] is
+//! asked for it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::options::ModelVersion;
+
+mod added;
+mod bpe;
+mod builtin;
+mod decode;
+mod load;
+mod split;
+mod unicode_tables;
+
+pub use decode::Decoder;
+
+/// A byte-level BPE tokenizer with an added vocabulary. Immutable, and cheap to clone.
+///
+/// ```
+/// use recipe_core::options::ModelVersion;
+/// use recipe_core::tokenizer::{Token, Tokenizer};
+///
+/// let tokenizer = Tokenizer::builtin(ModelVersion::DeepseekV41Flash);
+/// let mut plain = Vec::new();
+/// tokenizer.encode_plain_into("<think>", &mut plain);
+/// assert_eq!(plain, [30, 37947, 32]);
+/// assert_eq!(tokenizer.encode("<think>"), [128821]);
+/// assert_eq!(tokenizer.special_id("<think>"), Some(128821));
+/// assert_eq!(tokenizer.token(37947), Some(Token::Plain(b"think")));
+/// ```
+#[derive(Clone)]
+pub struct Tokenizer {
+    vocabulary: Arc<bpe::Vocabulary>,
+    added: Arc<added::AddedTokens>,
+}
+
+/// What an id stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Token<'a> {
+    /// An ordinary token: bytes, which need not be whole characters.
+    Plain(&'a [u8]),
+    /// A token of the added vocabulary: its spelling.
+    Added(&'a str),
+}
+
+impl Tokenizer {
+    /// The tokenizer of a model version. Loaded once a process, in a few milliseconds.
+    pub fn builtin(version: ModelVersion) -> Self {
+        builtin::tokenizer(version)
+    }
+
+    /// A tokenizer from the text of a tokenizer.json of the same family: byte-level BPE and the same split steps.
+    ///
+    /// The error says what is not supported.
+    pub fn from_json(text: &str) -> Result<Self> {
+        load::tokenizer(text)
+    }
+
+    /// As [`Tokenizer::from_json`], from a file.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
+        let text = std::fs::read_to_string(path).map_err(|e| Error::tokenizer(e.to_string()))?;
+        Self::from_json(&text)
+    }
+
+    /// Appends the ids of a text, taken by itself, without the added vocabulary.
+    pub fn encode_plain_into(&self, text: &str, ids: &mut Vec<u32>) {
+        let mut merger = bpe::Merger::default();
+        for piece in split::Pieces::new(text) {
+            self.vocabulary.encode_piece(piece.as_bytes(), &mut merger, ids);
+        }
+    }
+
+    /// The ids of a text with the full vocabulary: the spelling of an added token becomes that token.
+    ///
+    /// Only for text that no user wrote, or for counting.
+    pub fn encode(&self, text: &str) -> Vec<u32> {
+        let mut ids = Vec::new();
+        for run in self.added.cut(text) {
+            match run {
+                added::Run::Plain(text) => self.encode_plain_into(text, &mut ids),
+                added::Run::Added(id) => ids.push(id),
+            }
+        }
+        ids
+    }
+
+    /// The id of an added token. Ordinary tokens have no spelling here.
+    pub fn special_id(&self, spelling: &str) -> Option<u32> {
+        self.added.id(spelling)
+    }
+
+    /// What `id` stands for; `None` for an id that is in neither vocabulary.
+    pub fn token(&self, id: u32) -> Option<Token<'_>> {
+        match self.vocabulary.bytes(id) {
+            [] => self.added.spelling(id).map(Token::Added),
+            bytes => Some(Token::Plain(bytes)),
+        }
+    }
+}
