@@ -7,6 +7,7 @@ half a surrogate pair in a string or key becomes U+FFFD. Anything else raises `T
 """
 
 from collections.abc import Sequence
+from os import PathLike
 from typing import Any, ClassVar, Final, Literal, TypeAlias, final
 
 from typing_extensions import Self
@@ -576,3 +577,39 @@ class Conversation:
     @property
     def response_regex(self) -> str | None:
         """The expression of the format `regex`."""
+
+@final
+class Tokenizer:
+    """A byte-level BPE tokenizer with an added vocabulary. It never changes, so threads may share it."""
+
+    @staticmethod
+    def builtin(version: ModelVersion) -> Tokenizer:
+        """Returns the tokenizer of a model version. Its vocabulary is part of the package."""
+
+    @staticmethod
+    def from_file(path: str | PathLike[str]) -> Tokenizer:
+        """Reads a tokenizer.json file of the same family. Raises `RuntimeError` if it cannot be read or used."""
+
+    @staticmethod
+    def from_str(text: str) -> Tokenizer:
+        """Reads the text of a tokenizer.json file. Raises `RuntimeError` if it cannot be used."""
+
+    @staticmethod
+    def from_pretrained(identifier: str, revision: str | None = None, token: str | None = None) -> Tokenizer:
+        """Raises `NotImplementedError`: this package downloads nothing."""
+
+    def encode(self, text: str) -> list[int]:
+        """Returns the ids of a text with the full vocabulary: the spelling of an added token becomes its id.
+
+        Only for text that no user wrote, or for counting. Prompts are encoded by `DeepseekV4Encoding.encode`.
+        """
+
+    def special_id(self, spelling: str) -> int | None:
+        """Returns the id of an added token, or `None`."""
+
+    def token(self, id: int) -> bytes | str | None:
+        """Returns what `id` stands for.
+
+        The bytes of an ordinary token (they need not be whole characters), the spelling of an added one, or `None` for
+        an id that is in neither vocabulary.
+        """

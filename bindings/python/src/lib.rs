@@ -4,9 +4,11 @@
 mod conversation;
 mod error;
 mod json;
+mod lock;
 mod options;
 mod special;
 mod text;
+mod tokenizer;
 
 /// The compiled module `deepseek_recipe._native`. Every class is frozen, and the few with a state
 /// keep it behind a lock, so no object needs the interpreter lock.
@@ -26,6 +28,8 @@ mod native {
     use crate::options::{ModelVersion, ReasoningContentBehavior, ThinkingInitialStage, WebSearchBehavior};
     #[pymodule_export]
     use crate::special::{SpecialToken, SpecialTokens};
+    #[pymodule_export]
+    use crate::tokenizer::Tokenizer;
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]

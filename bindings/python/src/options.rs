@@ -2,13 +2,13 @@
 //! Knows no protocol.
 
 use std::collections::BTreeMap;
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard};
 
 use pyo3::prelude::*;
-use pyo3::sync::MutexExt;
 use pyo3::types::PyDict;
 use recipe_core::options as core;
 
+use crate::lock;
 use crate::special::SpecialTokens;
 use crate::text::{strings, Text};
 
@@ -319,8 +319,7 @@ impl ParsingOptions {
     }
 
     fn fields(&self, py: Python<'_>) -> MutexGuard<'_, core::ParsingOptions> {
-        // Plain assignments cannot leave a half-made state behind.
-        self.0.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
+        lock::state(py, &self.0)
     }
 }
 
