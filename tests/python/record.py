@@ -1,17 +1,15 @@
 """Asks the reference for its public names and for the answers to `expressions.py`, and writes them to `data/`.
 
-Run it with a Python that has the reference installed: `python tests/python/record.py`.
+Run it with a Python that has the reference installed: `TOKENIZERS=DIR python tests/python/record.py`, where DIR holds
+`v4/tokenizer.json` and `v41/tokenizer.json`.
 """
 
 import inspect
 import json
-from pathlib import Path
 from typing import Any
 
 import deepseek_recipe
-from expressions import EXPRESSIONS, answer
-
-DATA = Path(__file__).parent / "data"
+from expressions import DATA, answer, topics
 
 
 def parameters(function: Any) -> list[list[object]] | None:
@@ -52,6 +50,6 @@ def public_api() -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    answers = {topic: [[e, answer(deepseek_recipe, e)] for e in lines] for topic, lines in EXPRESSIONS.items()}
+    answers = {topic: [[e, answer(deepseek_recipe, e)] for e in lines] for topic, lines in topics().items()}
     for file, facts in (("public_api", public_api()), ("answers", answers)):
         (DATA / f"{file}.json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -4,8 +4,15 @@ from concurrent.futures import ThreadPoolExecutor
 
 import deepseek_recipe as d
 import pytest
+from expressions import agrees, answer, recorded
 
 VERSIONS = [d.ModelVersion.DeepseekV4Pro, d.ModelVersion.DeepseekV41Flash]
+
+
+@pytest.mark.parametrize(("expression", "expected"), recorded("tokenizer"))
+def test_as_the_reference(expression: str, expected: dict[str, str]) -> None:
+    given = answer(d, expression)
+    assert agrees(given, expected), given
 
 
 @pytest.mark.parametrize("version", VERSIONS)
