@@ -115,7 +115,7 @@ impl<'a> IntoIterator for Object<'a> {
 impl<'a> Value<'a> {
     /// Parses a text. The error is `invalid JSON request: …` with line and column.
     pub fn parse(text: &'a [u8]) -> Result<Self> {
-        let mut parser = Parser { text, at: 0, depth: 0 };
+        let mut parser = Parser { text, at: 0, depth: 0, repeated: false };
         parser.document().map_err(|fault| fault.into_error(text))
     }
 
@@ -371,6 +371,12 @@ pub fn write_escaped(out: &mut String, text: &str) {
     out.push_str(&text[done..]);
 }
 
+/// Whether a text is one JSON object whose keys are unique at the top.
+pub(crate) fn is_unique_object(text: &str) -> bool {
+    let mut parser = Parser { text: text.as_bytes(), at: 0, depth: 0, repeated: false };
+    matches!(parser.document(), Ok(Value::Object(_))) && !parser.repeated
+}
+
 /// A syntax fault: its text, and how many bytes had been read.
 struct Fault {
     text: &'static str,
@@ -393,6 +399,8 @@ struct Parser<'a> {
     text: &'a [u8],
     at: usize,
     depth: usize,
+    /// Whether the outermost object had a repeated key.
+    repeated: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -519,7 +527,10 @@ impl<'a> Parser<'a> {
             members.push((key, self.value()?));
         }
         self.at += 1;
-        Ok(Value::Object(Object::from_members(members)))
+        let count = members.len();
+        let object = Object::from_members(members);
+        self.repeated |= self.depth == 1 && object.len() < count;
+        Ok(Value::Object(object))
     }
 
     fn number(&mut self) -> Parsed<Number> {

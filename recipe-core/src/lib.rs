@@ -5,6 +5,7 @@ pub mod error;
 pub mod json;
 pub mod options;
 pub mod special;
+pub mod stream;
 pub mod tokenizer;
 
 pub use error::{Error, Result};
