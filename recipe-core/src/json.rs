@@ -304,8 +304,7 @@ fn write_float_with(out: &mut String, value: f64, lowest: i32, exponent_digits: 
         out.push_str("null");
         return;
     }
-    // `{:e}` gives the shortest digits that read back as the same float: `-1.25e-7`.
-    let shortest = format!("{value:e}");
+    let shortest = shortest_digits(value);
     let (mantissa, exponent) = shortest.split_once('e').expect("an exponent is always written");
     let exponent: i32 = exponent.parse().expect("an exponent is a small integer");
     let (sign, mantissa) = match mantissa.strip_prefix('-') {
@@ -333,6 +332,20 @@ fn write_float_with(out: &mut String, value: f64, lowest: i32, exponent_digits: 
             out.push('.');
             out.push_str(&digits[whole..]);
         }
+    }
+}
+
+/// The fewest digits that read back as the same float, and of those the closest, even on a tie: `-1.25e-7`.
+fn shortest_digits(value: f64) -> String {
+    // `{:e}` gives the fewest digits, but rounds a tie up (655462686014074.25 ends in 3).
+    let shortest = format!("{value:e}");
+    let (mantissa, _) = shortest.split_once('e').expect("an exponent is always written");
+    let decimals = mantissa.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    // Precision rounds ties to even. Next to a power of two the closest may read back as a neighbour.
+    let closest = format!("{value:.decimals$e}");
+    match closest.parse() == Ok(value) {
+        true => closest,
+        false => shortest,
     }
 }
 
