@@ -115,7 +115,7 @@ impl<'a> IntoIterator for Object<'a> {
 impl<'a> Value<'a> {
     /// Parses a text. The error is `invalid JSON request: …` with line and column.
     pub fn parse(text: &'a [u8]) -> Result<Self> {
-        let mut parser = Parser { text, at: 0, depth: 0 };
+        let mut parser = Parser { text, at: 0, depth: 0, repeated: false };
         parser.document().map_err(|fault| fault.into_error(text))
     }
 
@@ -304,8 +304,7 @@ fn write_float_with(out: &mut String, value: f64, lowest: i32, exponent_digits: 
         out.push_str("null");
         return;
     }
-    // `{:e}` gives the shortest digits that read back as the same float: `-1.25e-7`.
-    let shortest = format!("{value:e}");
+    let shortest = shortest_digits(value);
     let (mantissa, exponent) = shortest.split_once('e').expect("an exponent is always written");
     let exponent: i32 = exponent.parse().expect("an exponent is a small integer");
     let (sign, mantissa) = match mantissa.strip_prefix('-') {
@@ -333,6 +332,20 @@ fn write_float_with(out: &mut String, value: f64, lowest: i32, exponent_digits: 
             out.push('.');
             out.push_str(&digits[whole..]);
         }
+    }
+}
+
+/// The fewest digits that read back as the same float, and of those the closest, even on a tie: `-1.25e-7`.
+fn shortest_digits(value: f64) -> String {
+    // `{:e}` gives the fewest digits, but rounds a tie up (655462686014074.25 ends in 3).
+    let shortest = format!("{value:e}");
+    let (mantissa, _) = shortest.split_once('e').expect("an exponent is always written");
+    let decimals = mantissa.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    // Precision rounds ties to even. Next to a power of two the closest may read back as a neighbour.
+    let closest = format!("{value:.decimals$e}");
+    match closest.parse() == Ok(value) {
+        true => closest,
+        false => shortest,
     }
 }
 
@@ -371,6 +384,12 @@ pub fn write_escaped(out: &mut String, text: &str) {
     out.push_str(&text[done..]);
 }
 
+/// Whether a text is one JSON object whose keys are unique at the top.
+pub(crate) fn is_unique_object(text: &str) -> bool {
+    let mut parser = Parser { text: text.as_bytes(), at: 0, depth: 0, repeated: false };
+    matches!(parser.document(), Ok(Value::Object(_))) && !parser.repeated
+}
+
 /// A syntax fault: its text, and how many bytes had been read.
 struct Fault {
     text: &'static str,
@@ -393,6 +412,8 @@ struct Parser<'a> {
     text: &'a [u8],
     at: usize,
     depth: usize,
+    /// Whether the outermost object had a repeated key.
+    repeated: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -519,7 +540,10 @@ impl<'a> Parser<'a> {
             members.push((key, self.value()?));
         }
         self.at += 1;
-        Ok(Value::Object(Object::from_members(members)))
+        let count = members.len();
+        let object = Object::from_members(members);
+        self.repeated |= self.depth == 1 && object.len() < count;
+        Ok(Value::Object(object))
     }
 
     fn number(&mut self) -> Parsed<Number> {

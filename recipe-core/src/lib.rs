@@ -4,7 +4,9 @@ pub mod conversation;
 pub mod error;
 pub mod json;
 pub mod options;
+pub mod prompt;
 pub mod special;
+pub mod stream;
 pub mod tokenizer;
 
 pub use error::{Error, Result};

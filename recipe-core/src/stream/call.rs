@@ -145,6 +145,18 @@ impl Call {
         }
     }
 
+    /// A `</think>` in the open value: part of it, but removed from text behind it.
+    pub(super) fn feed_thinking_end(&mut self, piece: usize, text: &str) {
+        match &mut self.value {
+            Some(Parameter { value: ParameterValue::Json(repair), raw, .. }) if repair.is_done() => {
+                if let Some(raw) = raw {
+                    raw.push(piece, text);
+                }
+            }
+            _ => self.feed(piece, text),
+        }
+    }
+
     /// Whether the open value is JSON and complete: then tags behind it are those of the call.
     pub(super) fn value_is_complete(&self) -> bool {
         match &self.value {

@@ -162,6 +162,11 @@ impl Events {
         self.list.iter().map(|record| self.event(record))
     }
 
+    /// The events from the one with this number on.
+    pub(super) fn iter_from(&self, first: usize) -> impl Iterator<Item = Event<'_>> {
+        self.list[first..].iter().map(|record| self.event(record))
+    }
+
     fn event<'a>(&'a self, record: &'a Record) -> Event<'a> {
         let at = |range: &Range<usize>| &self.text[range.clone()];
         match record {

@@ -115,6 +115,15 @@ impl Input {
         (&self.pieces[index], self.piece_end(index))
     }
 
+    /// Where the piece begins that holds the byte at `at`, which may not have come yet: then after every piece.
+    pub(super) fn piece_from(&self, at: usize) -> usize {
+        if at < self.total() {
+            self.piece_at(at).0.start
+        } else {
+            usize::MAX
+        }
+    }
+
     fn piece_end(&self, index: usize) -> usize {
         self.pieces.get(index + 1).map_or(self.total(), |next| next.start)
     }

@@ -11,8 +11,8 @@ use super::call::Call;
 use super::event::{Channel, Events, FinishReason, TokenLogprob};
 use super::input::{Input, Kind};
 use super::run::Run;
-use super::scan::{Fired, Looks, Markers, Scan, Spelled};
-use super::tag::{is_space, Reading, Tag, TagName, TagReader, SPACE};
+use super::scan::{Fired, Looks, Markers, Scan};
+use super::tag::{is_space, Reading, Spelled, Tag, TagName, TagReader, SPACE};
 use super::OutputTools;
 use crate::options::{ParsingOptions, ThinkingInitialStage};
 
@@ -164,11 +164,6 @@ impl Machine {
         self.state = State::Over;
     }
 
-    /// Whether the output has ended by itself: at a stop sequence, or with the one call that was wanted.
-    pub(super) fn is_over(&self) -> bool {
-        self.over.is_some()
-    }
-
     /// The reason, if the machine ended by itself.
     pub(super) fn ended_by_itself(&self) -> Option<(FinishReason, Option<&str>)> {
         let (reason, stop) = self.over?;
@@ -286,10 +281,13 @@ impl Machine {
     /// Delivers the text up to `to`, a delta a piece, and goes on there.
     fn emit(&mut self, channel: Channel, to: usize, events: &mut Events) {
         let to = to.min(self.input.limit());
+        if to <= self.pos {
+            return;
+        }
         for part in self.input.parts(self.pos, to) {
             events.text(channel, part.text, part.piece.logprobs.as_ref());
         }
-        self.pos = self.pos.max(to);
+        self.pos = to;
     }
 
     /// Reasoning or answer.
@@ -663,7 +661,7 @@ impl Machine {
                 if ended {
                     return self.end_value(open, at, self.closes, events);
                 }
-                open.call.flush_value(usize::MAX, events);
+                open.call.flush_value(self.input.piece_from(at), events);
                 return self.waits_in(State::Value { open, at, fed });
             }
             let look = self.look(at);
@@ -673,7 +671,7 @@ impl Machine {
             };
             if let (Look::Wait, _) | (_, Some(Reading::Wait)) = (&look, &reading) {
                 self.feed(&mut open, &mut fed, at);
-                open.call.flush_value(self.input.piece_at(at).0.start, events);
+                open.call.flush_value(self.input.piece_from(at), events);
                 return self.waits_in(State::Value { open, at, fed });
             }
             let tag = match reading {
@@ -686,6 +684,14 @@ impl Machine {
                 if matches!(look, Look::Close(_)) || open.call.value_is_complete() {
                     return self.end_value(open, at, true, events);
                 }
+            }
+            if let Look::Think(behind) = look {
+                self.feed(&mut open, &mut fed, at);
+                for part in self.input.parts(at, behind) {
+                    open.call.feed_thinking_end(part.piece.start, part.text);
+                }
+                (at, fed) = (behind, behind);
+                continue;
             }
             match tag {
                 Some(tag) if tag.opens_parameter() && tag.complete => {

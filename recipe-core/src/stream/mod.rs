@@ -307,7 +307,7 @@ impl StreamProcessor {
     /// Keeps the reasoning for its count, and finishes where the machine ended by itself.
     fn after_run(&mut self, before: usize, events: &mut Events) {
         if let Some(reasoning) = &mut self.reasoning {
-            for event in events.iter().skip(before) {
+            for event in events.iter_from(before) {
                 if let Event::Reasoning { text, .. } = event {
                     reasoning.push_str(text);
                 }

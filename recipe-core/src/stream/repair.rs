@@ -73,6 +73,11 @@ impl Repair {
         self.expect == Expect::Done || (self.stack.is_empty() && matches!(self.token, Token::String { .. }))
     }
 
+    /// Whether only text behind the value can follow.
+    pub(super) fn is_done(&self) -> bool {
+        self.expect == Expect::Done
+    }
+
     /// The value ends. `closed`: what is open is closed; otherwise it is left as it was written.
     pub(super) fn end(&mut self, closed: bool) {
         let piece = self.last_piece;

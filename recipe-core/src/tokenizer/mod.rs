@@ -48,6 +48,12 @@ pub enum Token<'a> {
     Added(&'a str),
 }
 
+impl std::fmt::Debug for Tokenizer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tokenizer").finish_non_exhaustive()
+    }
+}
+
 impl Tokenizer {
     /// The tokenizer of a model version. Loaded once a process, in a few milliseconds.
     pub fn builtin(version: ModelVersion) -> Self {

@@ -1,0 +1,130 @@
+//! Tool declarations and past calls as DSML text. Knows no order of messages.
+
+use super::text::{self, WriteFloat};
+use super::writer::Writer;
+use crate::conversation::{Conversation, ToolCall, ToolDefinition};
+use crate::json::{write_string, Value};
+use crate::special::SpecialToken;
+
+/// How a version spells the markup.
+pub(super) struct Markup {
+    /// The name of the tag around all calls.
+    pub(super) calls: &'static str,
+    /// What stands between the DSML token and the name of a tag.
+    pub(super) gap: &'static str,
+    /// What stands in the place of a list of schemas or parameters that is empty.
+    pub(super) no_items: &'static str,
+    /// How numbers with a point are written.
+    pub(super) write_float: WriteFloat,
+}
+
+impl Markup {
+    /// Writes `<` or `</`, the DSML token, the name of the tag and what follows.
+    fn tag(&self, writer: &mut Writer, open: &str, name: &str, rest: &str) {
+        writer.plain(open);
+        writer.special(SpecialToken::Dsml);
+        writer.plain(self.gap);
+        writer.plain(name);
+        writer.plain(rest);
+    }
+}
+
+/// Declares the tools, if they are active. Deferred ones are left out, even if none is left then.
+pub(super) fn write_declarations(writer: &mut Writer, conversation: &Conversation, markup: &Markup) {
+    if !conversation.has_active_tools() {
+        return;
+    }
+    writer.plain(text::TOOLS_HEAD);
+    markup.tag(writer, "<", markup.calls, ">\" block like the following:\n\n");
+    markup.tag(writer, "<", markup.calls, ">\n");
+    markup.tag(writer, "<", "invoke", " name=\"$TOOL_NAME\">\n");
+    markup.tag(writer, "<", "parameter", " name=\"$PARAMETER_NAME\" string=\"true|false\">$PARAMETER_VALUE");
+    markup.tag(writer, "</", "parameter", ">\n...\n");
+    markup.tag(writer, "</", "invoke", ">\n");
+    markup.tag(writer, "<", "invoke", " name=\"$TOOL_NAME2\">\n...\n");
+    markup.tag(writer, "</", "invoke", ">\n");
+    markup.tag(writer, "</", markup.calls, ">\n\n");
+    writer.plain(text::TOOLS_VALUES);
+    writer.special(SpecialToken::ThinkingStart);
+    writer.plain("), you MUST output your complete reasoning inside ");
+    writer.special(SpecialToken::ThinkingStart);
+    writer.plain("...");
+    writer.special(SpecialToken::ThinkingEnd);
+    writer.plain(" BEFORE any tool calls or final response.\n\nOtherwise, output directly after ");
+    writer.special(SpecialToken::ThinkingEnd);
+    writer.plain(" with tool calls or final response.\n\n### Available Tool Schemas\n\n");
+    let mut shown = conversation.tools.iter().filter(|tool| !tool.defer_loading).peekable();
+    if shown.peek().is_none() {
+        writer.plain(markup.no_items);
+    }
+    for tool in shown {
+        write_schema(writer, tool, markup);
+        writer.plain("\n");
+    }
+    writer.plain(text::TOOLS_END);
+}
+
+/// Shows the tools of a system message, deferred ones too.
+pub(super) fn write_updates(writer: &mut Writer, tools: Option<&[ToolDefinition]>, markup: &Markup) {
+    for (i, tool) in tools.unwrap_or_default().iter().enumerate() {
+        writer.plain(if i == 0 { text::UPDATES_HEAD } else { "\n" });
+        write_schema(writer, tool, markup);
+    }
+}
+
+fn write_schema(writer: &mut Writer, tool: &ToolDefinition, markup: &Markup) {
+    let mut out = String::from("{\"name\": ");
+    write_string(&mut out, &tool.name);
+    out.push_str(", \"description\": ");
+    write_string(&mut out, tool.description.as_deref().unwrap_or_default());
+    out.push_str(", \"parameters\": ");
+    writer.plain(&out);
+    writer.plain(&text::spelled(tool.parameters.as_ref().unwrap_or(&Value::Null), markup.write_float));
+    writer.plain("}");
+}
+
+/// Opens the block of calls.
+pub(super) fn open_calls(writer: &mut Writer, markup: &Markup) {
+    writer.plain("\n\n");
+    markup.tag(writer, "<", markup.calls, ">\n");
+}
+
+/// Writes past calls in the given order. Names, keys and string values are never escaped.
+pub(super) fn write_calls(writer: &mut Writer, calls: &[&ToolCall], markup: &Markup) {
+    open_calls(writer, markup);
+    for call in calls {
+        markup.tag(writer, "<", "invoke", " name=\"");
+        writer.plain(&call.name);
+        writer.plain("\">\n");
+        write_arguments(writer, &call.arguments, markup);
+        markup.tag(writer, "</", "invoke", ">\n");
+    }
+    markup.tag(writer, "</", markup.calls, ">");
+}
+
+/// Writes a parameter for each member; arguments that are no JSON object are one parameter as they are.
+fn write_arguments(writer: &mut Writer, arguments: &str, markup: &Markup) {
+    let Ok(Value::Object(object)) = Value::parse(arguments.as_bytes()) else {
+        return write_parameter(writer, "arguments", "true", arguments, markup);
+    };
+    if object.is_empty() {
+        writer.plain(markup.no_items);
+    }
+    for (key, value) in object.iter() {
+        if let Value::String(value) = value {
+            write_parameter(writer, key, "true", value, markup);
+        } else {
+            write_parameter(writer, key, "false", &text::spelled(value, markup.write_float), markup);
+        }
+    }
+}
+
+fn write_parameter(writer: &mut Writer, key: &str, is_string: &str, value: &str, markup: &Markup) {
+    markup.tag(writer, "<", "parameter", " name=\"");
+    writer.plain(key);
+    writer.plain("\" string=\"");
+    writer.plain(is_string);
+    writer.plain("\">");
+    writer.plain(value);
+    markup.tag(writer, "</", "parameter", ">\n");
+}

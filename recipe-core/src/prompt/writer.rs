@@ -1,0 +1,186 @@
+//! The prompt while it is written, and when it is done. Knows no order and no wording of a template.
+//!
+//! Special ranges are made here only. What a message says becomes special in two places: image
+//! placeholders, and grounding tokens in what the model itself said.
+
+use std::ops::Range;
+
+use crate::conversation::{ImageSource, Message};
+use crate::special::{SpecialToken, SpecialTokens};
+
+/// A prompt, and which parts of it are special tokens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RenderedPrompt {
+    prompt: String,
+    special_ranges: Vec<Range<usize>>,
+    image_ranges: Vec<Range<usize>>,
+    image_sources: Vec<ImageSource>,
+}
+
+/// A run of a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Segment<'a> {
+    /// One special token, spelled out.
+    Special(&'a str),
+    /// Text that never becomes a special token, whatever it spells.
+    Plain(&'a str),
+    /// The placeholder of one image: a special token, too.
+    Image(&'a str),
+}
+
+impl RenderedPrompt {
+    /// The whole text.
+    pub fn prompt(&self) -> &str {
+        &self.prompt
+    }
+
+    /// The byte ranges of the special tokens, image placeholders included: ascending, disjoint, not empty.
+    pub fn special_ranges(&self) -> &[Range<usize>] {
+        &self.special_ranges
+    }
+
+    /// Those of the special ranges that are image placeholders.
+    pub fn image_ranges(&self) -> &[Range<usize>] {
+        &self.image_ranges
+    }
+
+    /// The images in prompt order. More than there are placeholders where a message's text has too few.
+    pub fn image_sources(&self) -> &[ImageSource] {
+        &self.image_sources
+    }
+
+    /// The prompt cut at the special ranges. Joined, the segments are the prompt; none is empty.
+    pub fn segments(&self) -> impl Iterator<Item = Segment<'_>> {
+        let mut at = 0;
+        let mut ranges = self.special_ranges.iter().peekable();
+        let mut images = self.image_ranges.iter().peekable();
+        std::iter::from_fn(move || {
+            let start = ranges.peek().map_or(self.prompt.len(), |range| range.start);
+            if at < start {
+                let plain = &self.prompt[at..start];
+                at = start;
+                return Some(Segment::Plain(plain));
+            }
+            let range = ranges.next()?;
+            at = range.end;
+            let token = &self.prompt[range.clone()];
+            match images.next_if_eq(&range) {
+                Some(_) => Some(Segment::Image(token)),
+                None => Some(Segment::Special(token)),
+            }
+        })
+    }
+}
+
+/// Appends to a prompt. The methods say what becomes special.
+pub(super) struct Writer<'a> {
+    tokens: &'a SpecialTokens,
+    grounding: Grounding<'a>,
+    rendered: RenderedPrompt,
+    is_in_reasoning: bool,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(tokens: &'a SpecialTokens) -> Self {
+        Self { tokens, grounding: Grounding::new(tokens), rendered: RenderedPrompt::default(), is_in_reasoning: false }
+    }
+
+    pub(super) fn finish(self) -> RenderedPrompt {
+        self.rendered
+    }
+
+    /// Whether the prompt so far ends inside the reasoning of the last turn.
+    pub(super) fn is_in_reasoning(&self) -> bool {
+        self.is_in_reasoning
+    }
+
+    /// Appends a special token of the template.
+    pub(super) fn special(&mut self, token: SpecialToken) {
+        match token {
+            SpecialToken::ThinkingStart => self.is_in_reasoning = true,
+            SpecialToken::ThinkingEnd | SpecialToken::Assistant => self.is_in_reasoning = false,
+            _ => {}
+        }
+        self.special_spelling(self.tokens.get(token));
+    }
+
+    /// Appends text of which nothing is special.
+    pub(super) fn plain(&mut self, text: &str) {
+        self.rendered.prompt.push_str(text);
+    }
+
+    /// Appends the text of a message that the model did not write: its image placeholders are special.
+    pub(super) fn message(&mut self, message: &Message) {
+        let text = message.text();
+        let mut done = 0;
+        if let Some(content) = message.content() {
+            for placeholder in content.placeholders() {
+                self.plain(&text[done..placeholder.start]);
+                let start = self.rendered.prompt.len();
+                self.special_spelling(&text[placeholder.clone()]);
+                if !placeholder.is_empty() {
+                    self.rendered.image_ranges.push(start..self.rendered.prompt.len());
+                }
+                done = placeholder.end;
+            }
+            self.rendered.image_sources.extend_from_slice(content.image_sources());
+        }
+        self.plain(&text[done..]);
+    }
+
+    /// Appends what the model said or thought: the grounding tokens in it are special.
+    pub(super) fn model_text(&mut self, text: &str) {
+        let mut done = 0;
+        while let Some(found) = self.grounding.find(text, done) {
+            self.plain(&text[done..found.start]);
+            self.special_spelling(&text[found.clone()]);
+            done = found.end;
+        }
+        self.plain(&text[done..]);
+    }
+
+    fn special_spelling(&mut self, spelling: &str) {
+        if spelling.is_empty() {
+            return;
+        }
+        let start = self.rendered.prompt.len();
+        self.rendered.prompt.push_str(spelling);
+        self.rendered.special_ranges.push(start..self.rendered.prompt.len());
+    }
+}
+
+/// Looks for the spellings of the grounding tokens.
+struct Grounding<'a> {
+    /// Longest first, none empty.
+    spellings: Vec<&'a str>,
+    /// Whether a spelling ends with this byte.
+    is_last_byte: [bool; 256],
+}
+
+impl<'a> Grounding<'a> {
+    fn new(tokens: &'a SpecialTokens) -> Self {
+        let mut spellings: Vec<&str> = SpecialToken::GROUNDING.iter().map(|&token| tokens.get(token)).collect();
+        spellings.retain(|spelling| !spelling.is_empty());
+        spellings.sort_by_key(|spelling| std::cmp::Reverse(spelling.len()));
+        let mut is_last_byte = [false; 256];
+        for last in spellings.iter().filter_map(|spelling| spelling.bytes().last()) {
+            is_last_byte[usize::from(last)] = true;
+        }
+        Self { spellings, is_last_byte }
+    }
+
+    /// The first spelling to end behind `from`. Where several end there, the longest (as the reference).
+    fn find(&self, text: &str, from: usize) -> Option<Range<usize>> {
+        let bytes = text.as_bytes();
+        for end in from + 1..=bytes.len() {
+            if !self.is_last_byte[usize::from(bytes[end - 1])] {
+                continue;
+            }
+            let ending = self.spellings.iter().find(|spelling| bytes[from..end].ends_with(spelling.as_bytes()));
+            if let Some(spelling) = ending {
+                return Some(end - spelling.len()..end);
+            }
+        }
+        None
+    }
+}
