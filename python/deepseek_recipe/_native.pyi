@@ -613,3 +613,151 @@ class Tokenizer:
         The bytes of an ordinary token (they need not be whole characters), the spelling of an added one, or `None` for
         an id that is in neither vocabulary.
         """
+
+@final
+class RenderedPrompt:
+    """A prompt, and which parts of it are special tokens."""
+
+    @property
+    def prompt(self) -> str:
+        """The whole text."""
+
+    @property
+    def special_ranges(self) -> list[tuple[int, int]]:
+        """The ranges of the special tokens as half-open pairs of `str` indices, ascending and disjoint.
+
+        Everything else is plain text, whatever it spells. An image placeholder is special, too.
+        """
+
+    @property
+    def image_sources(self) -> list[ImageSource]:
+        """The images in prompt order. More than there are placeholders where a message's text has too few."""
+
+@final
+class DeepseekV4Encoding:
+    """The prompt encoding of DeepSeek-V4-Pro. It never changes: each `with_` method returns a new one."""
+
+    def __new__(cls) -> Self: ...
+    def with_tokenizer(self, tokenizer: Tokenizer) -> DeepseekV4Encoding:
+        """Returns the same encoding with a tokenizer for `encode`."""
+
+    def with_special_tokens(self, special_tokens: SpecialTokens) -> DeepseekV4Encoding:
+        """Returns the same encoding with other spellings of the special tokens."""
+
+    def render_conversation(self, conversation: Conversation) -> RenderedPrompt:
+        """Returns the prompt of a conversation. Every conversation has one. Other threads run meanwhile."""
+
+    def encode(self, conversation: Conversation) -> list[int]:
+        """Returns the ids of a conversation's prompt. Other threads run meanwhile.
+
+        Raises `RuntimeError` if there is no tokenizer, or if it lacks the spelling of a special token.
+        """
+
+@final
+class DeepseekV41Encoding:
+    """The prompt encoding of DeepSeek-V4.1-Flash. It never changes: each `with_` method returns a new one."""
+
+    def __new__(cls) -> Self: ...
+    def with_tokenizer(self, tokenizer: Tokenizer) -> DeepseekV41Encoding:
+        """Returns the same encoding with a tokenizer for `encode`."""
+
+    def with_special_tokens(self, special_tokens: SpecialTokens) -> DeepseekV41Encoding:
+        """Returns the same encoding with other spellings of the special tokens."""
+
+    def render_conversation(self, conversation: Conversation) -> RenderedPrompt:
+        """Returns the prompt of a conversation. Every conversation has one. Other threads run meanwhile."""
+
+    def encode(self, conversation: Conversation) -> list[int]:
+        """Returns the ids of a conversation's prompt. Other threads run meanwhile.
+
+        Raises `RuntimeError` if there is no tokenizer, or if it lacks the spelling of a special token.
+        """
+
+@final
+class InferenceFinishReason:
+    """Why an engine ended."""
+
+    Stop: ClassVar[InferenceFinishReason]
+    """The model ended its turn."""
+    Length: ClassVar[InferenceFinishReason]
+    """The output limit was reached."""
+    ContentFilter: ClassVar[InferenceFinishReason]
+    """A filter ended the output."""
+
+    def __int__(self) -> int: ...
+    def __hash__(self) -> int: ...
+    def __eq__(self, value: object, /) -> bool: ...
+
+@final
+class PromptUsage:
+    """What a prompt cost, in tokens, as the engine reports it. Counts are from 0 to 2^32 - 1."""
+
+    def __new__(cls, *, prompt_tokens: int = 0, prompt_cache_hit_tokens: int = 0) -> Self: ...
+    @property
+    def prompt_tokens(self) -> int:
+        """All of the prompt."""
+
+    @property
+    def prompt_cache_hit_tokens(self) -> int:
+        """The part that came from the prompt cache."""
+
+@final
+class InferenceChunk:
+    """One message of an engine, made with `ready`, `text`, `tokens`, `finish` or `error`.
+
+    What a kind does not have is `None`.
+    """
+
+    @staticmethod
+    def ready(*, prompt_usage: PromptUsage | None = None, system_fingerprint: str | None = None) -> InferenceChunk:
+        """The engine has taken the request. Only the first chunk of a stream counts as one."""
+
+    @staticmethod
+    def text(content: str, token_count: int = 0) -> InferenceChunk:
+        """Text, special tokens spelled out, and how many tokens it accounts for (0 to 2^32 - 1)."""
+
+    @staticmethod
+    def tokens(
+        token_ids: Sequence[int], logprobs: Sequence[tuple[float, Sequence[tuple[int, float]]]] | None = None
+    ) -> InferenceChunk:
+        """Token ids, each from 0 to 2^32 - 1.
+
+        `logprobs` has one pair an id: the natural logarithm of the sampled id's probability, and pairs of id and
+        logarithm for the most likely ids at its place.
+        """
+
+    @staticmethod
+    def finish(finish_reason: InferenceFinishReason) -> InferenceChunk:
+        """The engine has ended."""
+
+    @staticmethod
+    def error(message: str, code: str = "server_error") -> InferenceChunk:
+        """The engine has failed: what happened, and a word for programs."""
+
+    @property
+    def kind(self) -> Literal["ready", "text", "tokens", "finish", "error"]:
+        """How the chunk was made."""
+
+    @property
+    def prompt_usage(self) -> PromptUsage | None:
+        """What the prompt cost: zeros in a `ready` chunk that does not say it."""
+
+    @property
+    def system_fingerprint(self) -> str | None:
+        """The engine's fingerprint, of a `ready` chunk."""
+
+    @property
+    def content(self) -> str | None:
+        """The text of a `text` chunk."""
+
+    @property
+    def token_count(self) -> int | None:
+        """How many tokens a `text` chunk accounts for."""
+
+    @property
+    def token_ids(self) -> list[int] | None:
+        """The ids of a `tokens` chunk."""
+
+    @property
+    def finish_reason(self) -> InferenceFinishReason | None:
+        """Why the engine ended, of a `finish` chunk."""

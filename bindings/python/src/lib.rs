@@ -6,7 +6,9 @@ mod error;
 mod json;
 mod lock;
 mod options;
+mod prompt;
 mod special;
+mod stream;
 mod text;
 mod tokenizer;
 
@@ -27,7 +29,11 @@ mod native {
     #[pymodule_export]
     use crate::options::{ModelVersion, ReasoningContentBehavior, ThinkingInitialStage, WebSearchBehavior};
     #[pymodule_export]
+    use crate::prompt::{DeepseekV41Encoding, DeepseekV4Encoding, RenderedPrompt};
+    #[pymodule_export]
     use crate::special::{SpecialToken, SpecialTokens};
+    #[pymodule_export]
+    use crate::stream::{InferenceChunk, InferenceFinishReason, PromptUsage};
     #[pymodule_export]
     use crate::tokenizer::Tokenizer;
 
