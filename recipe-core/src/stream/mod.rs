@@ -70,9 +70,9 @@ pub enum InferenceChunk {
 #[derive(Clone, Debug, PartialEq)]
 pub struct IdLogprob {
     /// Of the sampled id.
-    pub logprob: f64,
+    pub logprob: f32,
     /// The most likely ids at this place.
-    pub top: Vec<(u32, f64)>,
+    pub top: Vec<(u32, f32)>,
 }
 
 /// Why an engine ended.

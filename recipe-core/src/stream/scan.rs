@@ -97,7 +97,11 @@ struct Partial {
 
 impl Partial {
     fn step(&mut self, pattern: &Pattern, byte: u8, kind: Kind, at: usize) -> bool {
-        let before = pattern.in_progress(self.matched);
+        if self.matched == pattern.len() {
+            // A match that turned out to be text: its line breaks are not those of the next one.
+            *self = Self { matched: pattern.in_progress(self.matched), newlines: None };
+        }
+        let before = self.matched;
         self.matched = pattern.step(before, byte, kind);
         if self.matched != before + 1 {
             if byte == b'\n' && before == 0 {
