@@ -89,7 +89,7 @@ def main():
     text += f"static INDEX: [u8; {len(blocks)}] = [\n{rows([place[b] for b in blocks], 28)}];\n\n#[rustfmt::skip]\n"
     text += f"static BLOCKS: [[Class; BLOCK]; {len(distinct)}] = [\n"
     for block in distinct:
-        text += "    [\n" + rows(list(block), 64) .replace("    ", "        ") + "    ],\n"
+        text += "    [\n" + rows(list(block), 64).replace("    ", "        ") + "    ],\n"
     text += "];\n"
     OUT.write_text(text)
     print(f"{OUT.name}: {len(distinct)} blocks, {len(blocks) + BLOCK * len(distinct)} bytes")

@@ -6,7 +6,8 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::fmt::Write;
+use std::fmt::{LowerExp, Write};
+use std::str::FromStr;
 
 use crate::error::{Error, Result};
 
@@ -290,22 +291,26 @@ struct Spelling {
 
 /// Appends a float in shortest form: `1.0`, `0.00001`, `1e-6`, `1e+16`. Not finite: `null`.
 pub fn write_float(out: &mut String, value: f64) {
-    write_float_with(out, value, -5, 1);
+    write_float_with(out, &shortest_digits(value), -5, 1);
+}
+
+/// Appends a float of 32 bits in shortest form. Not finite: `null`.
+pub fn write_float32(out: &mut String, value: f32) {
+    write_float_with(out, &shortest_digits(value), -5, 1);
 }
 
 /// Appends a float as Python's `repr` does: `1.0`, `0.0001`, `1e-05`, `1e+16`. Not finite: `null`.
 pub fn write_float_repr(out: &mut String, value: f64) {
-    write_float_with(out, value, -4, 2);
+    write_float_with(out, &shortest_digits(value), -4, 2);
 }
 
 /// Decimal notation from `10^lowest` up to `10^15`, else scientific with this many exponent digits or more.
-fn write_float_with(out: &mut String, value: f64, lowest: i32, exponent_digits: usize) {
-    if !value.is_finite() {
+fn write_float_with(out: &mut String, shortest: &str, lowest: i32, exponent_digits: usize) {
+    // Infinities and NaN have no exponent.
+    let Some((mantissa, exponent)) = shortest.split_once('e') else {
         out.push_str("null");
         return;
-    }
-    let shortest = shortest_digits(value);
-    let (mantissa, exponent) = shortest.split_once('e').expect("an exponent is always written");
+    };
     let exponent: i32 = exponent.parse().expect("an exponent is a small integer");
     let (sign, mantissa) = match mantissa.strip_prefix('-') {
         Some(rest) => ("-", rest),
@@ -313,7 +318,7 @@ fn write_float_with(out: &mut String, value: f64, lowest: i32, exponent_digits: 
     };
     out.push_str(sign);
     let digits: String = mantissa.chars().filter(|c| *c != '.').collect();
-    if value != 0.0 && !(lowest..=15).contains(&exponent) {
+    if !(lowest..=15).contains(&exponent) {
         out.push_str(mantissa);
         let sign = if exponent < 0 { '-' } else { '+' };
         write!(out, "e{sign}{:0exponent_digits$}", exponent.abs()).expect("writing to a string cannot fail");
@@ -336,14 +341,14 @@ fn write_float_with(out: &mut String, value: f64, lowest: i32, exponent_digits: 
 }
 
 /// The fewest digits that read back as the same float, and of those the closest, even on a tie: `-1.25e-7`.
-fn shortest_digits(value: f64) -> String {
+fn shortest_digits<F: LowerExp + FromStr + PartialEq>(value: F) -> String {
     // `{:e}` gives the fewest digits, but rounds a tie up (655462686014074.25 ends in 3).
     let shortest = format!("{value:e}");
-    let (mantissa, _) = shortest.split_once('e').expect("an exponent is always written");
+    let mantissa = shortest.split('e').next().unwrap_or_default();
     let decimals = mantissa.split_once('.').map_or(0, |(_, decimals)| decimals.len());
     // Precision rounds ties to even. Next to a power of two the closest may read back as a neighbour.
     let closest = format!("{value:.decimals$e}");
-    match closest.parse() == Ok(value) {
+    match closest.parse().is_ok_and(|read: F| read == value) {
         true => closest,
         false => shortest,
     }

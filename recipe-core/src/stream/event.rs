@@ -112,7 +112,7 @@ pub struct TokenProbability {
     /// The bytes of the token; empty for an unknown id.
     pub bytes: Vec<u8>,
     /// The natural logarithm of its probability; may be infinite.
-    pub logprob: f64,
+    pub logprob: f32,
 }
 
 /// A list of events whose texts stand in one buffer, so that an event costs no allocation of its own.

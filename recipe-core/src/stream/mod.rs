@@ -70,9 +70,9 @@ pub enum InferenceChunk {
 #[derive(Clone, Debug, PartialEq)]
 pub struct IdLogprob {
     /// Of the sampled id.
-    pub logprob: f64,
+    pub logprob: f32,
     /// The most likely ids at this place.
-    pub top: Vec<(u32, f64)>,
+    pub top: Vec<(u32, f32)>,
 }
 
 /// Why an engine ended.
@@ -323,8 +323,9 @@ impl StreamProcessor {
         let reasoning_tokens = self.reasoning.as_ref().zip(self.tokenizer.as_ref());
         OutputUsage {
             completion_tokens: self.completion_tokens,
-            reasoning_tokens: reasoning_tokens
-                .map(|(text, tokenizer)| u32::try_from(tokenizer.encode(text).len()).unwrap_or(u32::MAX)),
+            reasoning_tokens: reasoning_tokens.map(|(text, tokenizer)| {
+                u32::try_from(tokenizer.encode(text).len()).unwrap_or(u32::MAX)
+            }),
         }
     }
 }

@@ -39,8 +39,7 @@ impl Markers {
             stops: options.stop_sequences.iter().map(|stop| Pattern::new(stop, "")).collect(),
             starts: [false; 256],
         };
-        let firsts =
-            [&markers.thinking_end, &markers.open].into_iter().chain(&markers.stops).filter_map(Pattern::first);
+        let firsts = [&markers.thinking_end, &markers.open].into_iter().chain(&markers.stops).filter_map(Pattern::first);
         for byte in firsts.chain([b'\n', b'{', b'[']).collect::<Vec<_>>() {
             markers.starts[usize::from(byte)] = true;
         }
@@ -98,7 +97,11 @@ struct Partial {
 
 impl Partial {
     fn step(&mut self, pattern: &Pattern, byte: u8, kind: Kind, at: usize) -> bool {
-        let before = pattern.in_progress(self.matched);
+        if self.matched == pattern.len() {
+            // A match that turned out to be text: its line breaks are not those of the next one.
+            *self = Self { matched: pattern.in_progress(self.matched), newlines: None };
+        }
+        let before = self.matched;
         self.matched = pattern.step(before, byte, kind);
         if self.matched != before + 1 {
             if byte == b'\n' && before == 0 {

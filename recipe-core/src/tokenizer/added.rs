@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 pub(super) struct AddedToken {
     pub(super) id: u32,
     pub(super) spelling: Box<str>,
-    /// Tokens without this are looked for first, in the whole text. That text is not normalised is no reason to
-    /// forget it: where spellings overlap, it decides.
+    /// Tokens without this are looked for first, in the whole text; tokens with it in what is left. Where
+    /// spellings overlap this matters, though the text itself is never normalised.
     pub(super) normalized: bool,
 }
 
@@ -85,7 +85,7 @@ struct Matcher {
 impl Matcher {
     fn new<'a>(tokens: impl Iterator<Item = &'a AddedToken>) -> Result<Self> {
         let (ids, spellings): (Vec<u32>, Vec<&str>) = tokens.map(|token| (token.id, &*token.spelling)).unzip();
-        // A DFA would be faster, and take over ten times the memory and the time to build.
+        // Not a DFA: building the automaton is part of loading, and has to be quick.
         let automaton = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
             .kind(Some(AhoCorasickKind::ContiguousNFA))

@@ -68,8 +68,8 @@ impl TokenBytes {
 pub(super) struct Vocabulary {
     tokens: TokenBytes,
     byte_ids: [u32; 256],
-    /// The two tokens that make a product, by id.
-    parts: Vec<(u32, u32)>,
+    /// The two tokens that merge to an id, by id.
+    parts: Vec<Option<(u32, u32)>>,
     /// (left, right) to the product.
     products: IdTable,
     /// Bytes to the token that merging makes of them.
@@ -88,32 +88,28 @@ impl Vocabulary {
             byte_ids[byte as usize] = tokens.len() as u32;
             tokens.push(&[byte]);
         }
-        let mut products = Vec::with_capacity(merges.len());
+        let mut parts = Vec::with_capacity(size);
+        parts.resize(tokens.len(), None);
         for (left, right) in merges {
-            products.push((left, right, tokens.len() as u32));
+            parts.push(Some((left, right)));
             tokens.push_joined(left, right);
         }
-        let mut vocabulary = Self::new(tokens, byte_ids, &products);
+        let mut vocabulary = Self::new(tokens, byte_ids, parts);
         for id in first..size as u32 {
             vocabulary.take_whole(id);
         }
         vocabulary
     }
 
-    /// A vocabulary with these products `(left, right, product)`. No token is taken whole yet.
-    pub(super) fn new(tokens: TokenBytes, byte_ids: [u32; 256], products: &[(u32, u32, u32)]) -> Self {
-        let mut vocabulary = Self {
-            parts: vec![(NONE, NONE); tokens.len()],
-            products: IdTable::new(products.len()),
-            whole: IdTable::new(tokens.len()),
-            tokens,
-            byte_ids,
-        };
-        for &(left, right, product) in products {
-            vocabulary.parts[product as usize] = (left, right);
-            vocabulary.products.insert(hash_pair(left, right), product);
+    /// A vocabulary where `parts` says, for each id, which two tokens make it. No token is taken whole yet.
+    pub(super) fn new(tokens: TokenBytes, byte_ids: [u32; 256], parts: Vec<Option<(u32, u32)>>) -> Self {
+        let mut products = IdTable::new(parts.len());
+        for (id, parts) in (0..).zip(&parts) {
+            if let Some((left, right)) = *parts {
+                products.insert(hash_pair(left, right), id);
+            }
         }
-        vocabulary
+        Self { whole: IdTable::new(tokens.len()), tokens, byte_ids, parts, products }
     }
 
     /// Says that a piece with the bytes of `id` is this one token. It must be what merging makes of them.
@@ -150,7 +146,7 @@ impl Vocabulary {
 
     /// The product of two tokens that stand side by side, or `NONE`.
     fn product(&self, left: u32, right: u32) -> u32 {
-        let wanted = (left, right);
+        let wanted = Some((left, right));
         self.products.get(hash_pair(left, right), |id| self.parts[id as usize] == wanted).unwrap_or(NONE)
     }
 }

@@ -34,7 +34,7 @@ fn base() -> Arc<Vocabulary> {
 fn read_base(data: &[u8]) -> Vocabulary {
     let (header, data) = data.split_at(16);
     assert_eq!(&header[..8], b"RCPVOC01", "{WELL_FORMED}");
-    let first = u32::from_le_bytes(header[8..12].try_into().expect("four bytes"));
+    let first = u32::from_le_bytes(header[8..12].try_into().expect("the slice has four bytes"));
     let (bytes, merges) = data.split_at(256);
     let merges = merges.chunks_exact(6).map(|merge| {
         let id = |at: usize| u32::from_le_bytes([merge[at], merge[at + 1], merge[at + 2], 0]);

@@ -192,11 +192,12 @@ fn vocabulary(model: &Value<'_>, spellings: &[Option<&str>], added: &AddedTokens
     if byte_ids.contains(&None) {
         return Err(unsupported("a vocabulary without a token for each byte"));
     }
-    let products = products(model, &ids)?;
-    let mut vocabulary = Vocabulary::new(tokens, byte_ids.map(Option::unwrap_or_default), &products);
+    let parts = parts(model, &ids, tokens.len())?;
+    let mut vocabulary = Vocabulary::new(tokens, byte_ids.map(Option::unwrap_or_default), parts);
     let mut merger = Merger::default();
     let mut merged = Vec::new();
-    for id in byte_ids.into_iter().flatten().chain(products.iter().map(|&(_, _, product)| product)) {
+    // Only what merging makes of its own bytes may be taken whole.
+    for id in 0..vocabulary.len() as u32 {
         merged.clear();
         vocabulary.merge_piece(vocabulary.bytes(id), &mut merger, &mut merged);
         if merged == [id] {
@@ -213,10 +214,11 @@ fn read_bytes(spelling: &str, byte_of: &FxHashMap<char, u8>, bytes: &mut Vec<u8>
     Ok(())
 }
 
-/// The merges in rank order, as `(left, right, product)`.
-fn products(model: &Value<'_>, ids: &FxHashMap<&str, u32>) -> Result<Vec<(u32, u32, u32)>> {
+/// The two tokens that merge to an id, for each of `size` ids.
+fn parts(model: &Value<'_>, ids: &FxHashMap<&str, u32>, size: usize) -> Result<Vec<Option<(u32, u32)>>> {
     let merges = items_of(model, "merges").ok_or_else(|| missing("model.merges"))?;
-    let mut products: Vec<(u32, u32, u32)> = Vec::with_capacity(merges.len());
+    let mut parts = vec![None; size];
+    let mut before = None;
     let mut spelling = String::new();
     for merge in merges {
         let (left, right) = match merge {
@@ -237,12 +239,13 @@ fn products(model: &Value<'_>, ids: &FxHashMap<&str, u32>) -> Result<Vec<(u32, u
         };
         let (left, right, product) = (id(left)?, id(right)?, id(&spelling)?);
         // A product then has one merge only, and its id can stand for the rank.
-        if products.last().is_some_and(|&(_, _, before)| before >= product) {
+        if before >= Some(product) {
             return Err(unsupported("merges whose products' ids do not rise with the rank"));
         }
-        products.push((left, right, product));
+        before = Some(product);
+        parts[product as usize] = Some((left, right));
     }
-    Ok(products)
+    Ok(parts)
 }
 
 /// The byte that each printable character of a byte-level vocabulary stands for.
