@@ -4,6 +4,8 @@ pub mod conversation;
 pub mod error;
 pub mod json;
 pub mod options;
+pub mod request;
+pub mod schema;
 pub mod special;
 
 pub use error::{Error, Result};
