@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::options::ModelVersion;
+use crate::prompt::Segment;
 
 mod added;
 mod bpe;
@@ -79,6 +80,26 @@ impl Tokenizer {
         for piece in split::Pieces::new(text) {
             self.vocabulary.encode_piece(piece.as_bytes(), &mut merger, ids);
         }
+    }
+
+    /// The ids of a prompt, segment by segment: special ones from the added vocabulary, plain ones each by itself.
+    ///
+    /// Fails if a special segment is no added token of this vocabulary.
+    pub fn encode_segments<'a>(&self, segments: impl IntoIterator<Item = Segment<'a>>) -> Result<Vec<u32>> {
+        let mut ids = Vec::new();
+        for segment in segments {
+            match segment {
+                Segment::Plain(text) => self.encode_plain_into(text, &mut ids),
+                Segment::Special(spelling) | Segment::Image(spelling) => {
+                    ids.push(self.special_id(spelling).ok_or_else(|| {
+                        Error::tokenizer(format!(
+                            "failed to encode conversation: special token {spelling:?} is not in the added vocabulary"
+                        ))
+                    })?);
+                }
+            }
+        }
+        Ok(ids)
     }
 
     /// The ids of a text with the full vocabulary: the spelling of an added token becomes that token.
