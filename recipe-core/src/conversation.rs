@@ -136,7 +136,7 @@ impl Content {
         Self { text, placeholders, image_sources }
     }
 
-    /// Puts a separator before what is appended next, if anything was appended before.
+    /// Appends text.
     pub(crate) fn push_str(&mut self, text: &str) {
         self.text.push_str(text);
     }
@@ -152,6 +152,11 @@ impl Content {
     /// The text, placeholders spelled out.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The text alone, images forgotten.
+    pub(crate) fn into_text(self) -> String {
+        self.text
     }
 
     /// Byte ranges of the placeholders in the text, ascending.
@@ -224,16 +229,19 @@ pub enum Effort {
     XHigh,
     /// All there is.
     Max,
+    /// A number from 1 to 100. V4 knows three steps of it: up to 50, up to 99, and 100.
+    Number(u8),
 }
 
 impl Effort {
-    /// The name in the Python API.
-    pub fn as_str(self) -> &'static str {
+    /// The name in the Python API; a number has none.
+    pub fn as_str(self) -> Option<&'static str> {
         match self {
-            Self::Low => "low",
-            Self::High => "high",
-            Self::XHigh => "xhigh",
-            Self::Max => "max",
+            Self::Low => Some("low"),
+            Self::High => Some("high"),
+            Self::XHigh => Some("xhigh"),
+            Self::Max => Some("max"),
+            Self::Number(_) => None,
         }
     }
 }

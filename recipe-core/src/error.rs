@@ -70,6 +70,27 @@ impl Error {
         self
     }
 
+    /// Puts the step that leads to the place, a key or `[index]`, in front of the path.
+    pub(crate) fn within(mut self, step: &str) -> Self {
+        self.path = Some(match self.path {
+            Some(path) if path.starts_with('[') => format!("{step}{path}"),
+            Some(path) => format!("{step}.{path}"),
+            None => step.to_owned(),
+        });
+        self
+    }
+
+    /// A name that is none of `names`.
+    pub(crate) fn unknown_variant(found: &str, names: &[&str]) -> Self {
+        let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        let expected = match quoted.as_slice() {
+            [one] => one.clone(),
+            [one, other] => format!("{one} or {other}"),
+            all => format!("one of {}", all.join(", ")),
+        };
+        Self::shape(format!("unknown variant `{found}`, expected {expected}"))
+    }
+
     /// The text, without the prefix that names the stage.
     pub fn message(&self) -> &str {
         &self.message

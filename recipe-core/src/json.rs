@@ -175,6 +175,11 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// The shape error of a value that should be something else.
+    pub(crate) fn mismatch(&self, expected: &str) -> Error {
+        Error::shape(format!("invalid type: {}, expected {expected}", self.describe()))
+    }
+
     /// Appends the value without spaces: `{"a":[1,2.0]}`.
     pub fn write_compact(&self, out: &mut String) {
         self.write(out, &Spelling { comma: ",", colon: ":", float: write_float });

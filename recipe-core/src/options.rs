@@ -31,6 +31,24 @@ pub enum WebSearchBehavior {
     Reject,
 }
 
+/// What to do with calls and results that do not pair as the protocol wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToolPairing {
+    /// Results move to their calls, and a missing one is stood in for.
+    Repair,
+    /// The request is refused.
+    Refuse,
+}
+
+/// What to do with a tool choice that forces a call, in thinking mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForcedToolChoice {
+    /// The output constraint enforces it once the reasoning has ended.
+    Constrain,
+    /// The request is refused.
+    Refuse,
+}
+
 /// Options of request conversion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConversionOptions {
@@ -50,6 +68,12 @@ pub struct ConversionOptions {
     pub model_versions_by_name: BTreeMap<String, ModelVersion>,
     /// The spellings that conversion writes and the parser looks for.
     pub special_tokens: SpecialTokens,
+    /// See [`ToolPairing`].
+    pub tool_pairing: ToolPairing,
+    /// See [`ForcedToolChoice`].
+    pub forced_tool_choice: ForcedToolChoice,
+    /// The largest `n` of Chat Completions, 1 to 128.
+    pub max_choices: u8,
 }
 
 impl Default for ConversionOptions {
@@ -66,12 +90,15 @@ impl Default for ConversionOptions {
                 ("DeepSeek-V4.1-Flash".to_owned(), ModelVersion::DeepseekV41Flash),
             ]),
             special_tokens: SpecialTokens::default(),
+            tool_pairing: ToolPairing::Repair,
+            forced_tool_choice: ForcedToolChoice::Constrain,
+            max_choices: 8,
         }
     }
 }
 
 /// Parameters for the engine.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct InferenceOptions {
     /// The most output tokens; `None` where the request sets no limit.
     pub max_tokens: Option<u32>,
@@ -87,6 +114,23 @@ pub struct InferenceOptions {
     pub seed: Option<u64>,
     /// What constrained decoding would enforce.
     pub output_constraint: Option<OutputConstraint>,
+    /// How many answers to sample from the one prompt, at least 1.
+    pub n: u8,
+}
+
+impl Default for InferenceOptions {
+    fn default() -> Self {
+        Self {
+            max_tokens: None,
+            temperature: None,
+            top_p: None,
+            logprobs: Some(false),
+            top_logprobs: None,
+            seed: None,
+            output_constraint: None,
+            n: 1,
+        }
+    }
 }
 
 /// A constraint that an engine can enforce while it decodes.

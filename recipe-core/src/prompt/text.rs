@@ -49,21 +49,22 @@ no assumption remains unchecked and no error remains undiscovered.
 /// What V4 says about the effort; the default is as `High`.
 pub(super) fn effort_v4(effort: Option<Effort>) -> &'static str {
     match effort {
-        Some(Effort::Low) => "",
-        None | Some(Effort::High | Effort::XHigh) => EFFORT_HIGH_V4,
-        Some(Effort::Max) => EFFORT_MAX_V4,
+        Some(Effort::Low | Effort::Number(..=50)) => "",
+        None | Some(Effort::High | Effort::XHigh | Effort::Number(..=99)) => EFFORT_HIGH_V4,
+        Some(Effort::Max | Effort::Number(_)) => EFFORT_MAX_V4,
     }
 }
 
 /// Writes the effort line of V4.1; the default is as `High`.
 pub(super) fn write_effort_v41(writer: &mut Writer, effort: Option<Effort>) {
     let number = match effort {
-        Some(Effort::Low) => "50",
-        None | Some(Effort::High | Effort::XHigh) => "75",
-        Some(Effort::Max) => "100",
+        Some(Effort::Low) => 50,
+        None | Some(Effort::High | Effort::XHigh) => 75,
+        Some(Effort::Max) => 100,
+        Some(Effort::Number(number)) => number,
     };
     writer.plain("Reasoning Effort: ");
-    writer.plain(number);
+    writer.plain(&number.to_string());
     writer.plain(" (range 1-100, the higher the value, the more thorough the reasoning)\n\n");
 }
 

@@ -365,7 +365,8 @@ impl ChatResponse {
         let choice = self.choice.get_or_insert_with(|| Choice { index: head.index, ..Choice::default() });
         match chunk.delta {
             Delta::Start { in_reasoning } => {
-                let slot = if head.thinking && in_reasoning { &mut choice.reasoning_content } else { &mut choice.content };
+                let slot =
+                    if head.thinking && in_reasoning { &mut choice.reasoning_content } else { &mut choice.content };
                 slot.get_or_insert_default();
             }
             Delta::Text { reasoning, text, logprobs } => {

@@ -12,7 +12,7 @@ use crate::stream::{Event, Events, InferenceChunk, OutputTools, StreamProcessor}
 use crate::tokenizer::Tokenizer;
 
 /// Makes the chunks of one protocol for one output. A plain value: its clone goes on the same way.
-pub trait Reply: Clone {
+pub trait Reply: Clone + 'static {
     /// One message of the protocol. It may borrow from the event that it says.
     type Chunk<'a>: Chunk;
 

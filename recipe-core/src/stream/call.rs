@@ -104,7 +104,11 @@ impl Call {
             key,
             spelled,
             quote_piece: input.piece_at(name.end).0.start,
-            value: if is_string { ParameterValue::Text(Deltas::default()) } else { ParameterValue::Open(Deltas::default()) },
+            value: if is_string {
+                ParameterValue::Text(Deltas::default())
+            } else {
+                ParameterValue::Open(Deltas::default())
+            },
             raw: wraps.then(Deltas::default),
         };
         if !wraps {

@@ -53,13 +53,7 @@ impl Input {
     }
 
     /// Appends a piece. `end_mark` is the spelling that vanishes as the last thing of the output.
-    pub(super) fn push(
-        &mut self,
-        text: &str,
-        kind: Kind,
-        logprobs: Option<Arc<[TokenLogprob]>>,
-        end_mark: &Pattern,
-    ) {
+    pub(super) fn push(&mut self, text: &str, kind: Kind, logprobs: Option<Arc<[TokenLogprob]>>, end_mark: &Pattern) {
         self.pieces.push_back(Piece { start: self.total(), kind, logprobs });
         self.text.push_str(text);
         if kind != Kind::Text {

@@ -64,7 +64,11 @@ enum State {
     /// In reasoning or answer.
     Text(Scan),
     /// JSON mode: before the value. The ranges are text if no value comes.
-    Seek { scan: Scan, kept: Vec<(usize, usize)>, start: usize },
+    Seek {
+        scan: Scan,
+        kept: Vec<(usize, usize)>,
+        start: usize,
+    },
     /// JSON mode: in the value.
     Json(JsonValue),
     /// JSON mode: behind the value.
@@ -74,7 +78,11 @@ enum State {
     /// In a call, between parameters.
     Call(Box<OpenCall>),
     /// In the value of a parameter, looked through up to `at`, handed on up to `fed`.
-    Value { open: Box<OpenCall>, at: usize, fed: usize },
+    Value {
+        open: Box<OpenCall>,
+        at: usize,
+        fed: usize,
+    },
     Over,
 }
 
@@ -383,7 +391,11 @@ impl Machine {
                 Trigger::Think { start: think, .. } => {
                     kept.push((start, think));
                     start = think + self.markers.thinking_end.len();
-                    scan = Scan::new(start, Looks { tags: self.options.parse_tool_calls, stops: false, brackets: true }, &self.markers);
+                    scan = Scan::new(
+                        start,
+                        Looks { tags: self.options.parse_tool_calls, stops: false, brackets: true },
+                        &self.markers,
+                    );
                 }
                 Trigger::Tag { tag, trimmed } => {
                     kept.push((start, trimmed));
@@ -722,12 +734,25 @@ impl Machine {
 
 /// What ends a run of text, tags read.
 enum Trigger {
-    Stop { index: usize, start: usize },
-    Think { start: usize, trimmed: usize },
-    Bracket { start: usize },
-    Tag { tag: Tag, trimmed: usize },
+    Stop {
+        index: usize,
+        start: usize,
+    },
+    Think {
+        start: usize,
+        trimmed: usize,
+    },
+    Bracket {
+        start: usize,
+    },
+    Tag {
+        tag: Tag,
+        trimmed: usize,
+    },
     /// Text from `hold` on may still become something.
-    Wait { hold: usize },
+    Wait {
+        hold: usize,
+    },
     End,
 }
 

@@ -323,9 +323,8 @@ impl StreamProcessor {
         let reasoning_tokens = self.reasoning.as_ref().zip(self.tokenizer.as_ref());
         OutputUsage {
             completion_tokens: self.completion_tokens,
-            reasoning_tokens: reasoning_tokens.map(|(text, tokenizer)| {
-                u32::try_from(tokenizer.encode(text).len()).unwrap_or(u32::MAX)
-            }),
+            reasoning_tokens: reasoning_tokens
+                .map(|(text, tokenizer)| u32::try_from(tokenizer.encode(text).len()).unwrap_or(u32::MAX)),
         }
     }
 }

@@ -24,7 +24,10 @@ enum Expect {
 enum Token {
     None,
     /// Inside a string; `escape` holds what came since a backslash whose end is open.
-    String { quote: char, escape: Option<Deltas> },
+    String {
+        quote: char,
+        escape: Option<Deltas>,
+    },
     /// A bare word, held until its end is known.
     Word(Deltas),
 }

@@ -39,7 +39,8 @@ impl Markers {
             stops: options.stop_sequences.iter().map(|stop| Pattern::new(stop, "")).collect(),
             starts: [false; 256],
         };
-        let firsts = [&markers.thinking_end, &markers.open].into_iter().chain(&markers.stops).filter_map(Pattern::first);
+        let firsts =
+            [&markers.thinking_end, &markers.open].into_iter().chain(&markers.stops).filter_map(Pattern::first);
         for byte in firsts.chain([b'\n', b'{', b'[']).collect::<Vec<_>>() {
             markers.starts[usize::from(byte)] = true;
         }

@@ -99,15 +99,7 @@ enum At {
 impl TagReader {
     /// A reader for the tag whose `<` stands at `start`; `at` is the position behind its `｜DSML｜`.
     pub(super) fn new(start: usize, at: usize, closer: bool) -> Self {
-        Self {
-            start,
-            closer,
-            name: None,
-            at: At::Name(at),
-            name_value: None,
-            string_value: None,
-            unclosed: [0; 2],
-        }
+        Self { start, closer, name: None, at: At::Name(at), name_value: None, string_value: None, unclosed: [0; 2] }
     }
 
     /// Reads on as far as the input goes.
@@ -188,7 +180,9 @@ impl TagReader {
                         if *at + 1 >= limit && !input.ended {
                             return Reading::Wait;
                         }
-                        if *at + 1 < limit && (is_space(input.byte(*at + 1)) || matches!(input.byte(*at + 1), b'>' | b'/')) {
+                        if *at + 1 < limit
+                            && (is_space(input.byte(*at + 1)) || matches!(input.byte(*at + 1), b'>' | b'/'))
+                        {
                             let (word, value) = (word.clone(), *start..*at);
                             self.at = At::Gap(*at + 1);
                             self.attribute(input, word, value);

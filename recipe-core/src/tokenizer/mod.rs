@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::options::ModelVersion;
-use crate::prompt::{RenderedPrompt, Segment};
+use crate::prompt::Segment;
 
 mod added;
 mod bpe;
@@ -82,6 +82,26 @@ impl Tokenizer {
         }
     }
 
+    /// The ids of a prompt, segment by segment: special ones from the added vocabulary, plain ones each by itself.
+    ///
+    /// Fails if a special segment is no added token of this vocabulary.
+    pub fn encode_segments<'a>(&self, segments: impl IntoIterator<Item = Segment<'a>>) -> Result<Vec<u32>> {
+        let mut ids = Vec::new();
+        for segment in segments {
+            match segment {
+                Segment::Plain(text) => self.encode_plain_into(text, &mut ids),
+                Segment::Special(spelling) | Segment::Image(spelling) => {
+                    ids.push(self.special_id(spelling).ok_or_else(|| {
+                        Error::tokenizer(format!(
+                            "failed to encode conversation: special token {spelling:?} is not in the added vocabulary"
+                        ))
+                    })?);
+                }
+            }
+        }
+        Ok(ids)
+    }
+
     /// The ids of a text with the full vocabulary: the spelling of an added token becomes that token.
     ///
     /// Only for text that no user wrote, or for counting.
@@ -94,40 +114,6 @@ impl Tokenizer {
             }
         }
         ids
-    }
-
-    /// The ids of a prompt: its special ranges by their spelling, each run between them as one plain text.
-    ///
-    /// Fails if a special token's spelling is not in the added vocabulary.
-    ///
-    /// ```
-    /// use recipe_core::conversation::Conversation;
-    /// use recipe_core::options::ModelVersion;
-    /// use recipe_core::prompt::render;
-    /// use recipe_core::special::SpecialTokens;
-    /// use recipe_core::tokenizer::Tokenizer;
-    ///
-    /// let conversation = Conversation { thinking_mode: false, ..Conversation::default() };
-    /// let rendered = render(&conversation, ModelVersion::DeepseekV41Flash, &SpecialTokens::default());
-    /// let tokenizer = Tokenizer::builtin(ModelVersion::DeepseekV41Flash);
-    /// assert_eq!(tokenizer.encode_prompt(&rendered)?, [0, 128804, 128822]);
-    /// # Ok::<(), recipe_core::Error>(())
-    /// ```
-    pub fn encode_prompt(&self, rendered: &RenderedPrompt) -> Result<Vec<u32>> {
-        let mut ids = Vec::new();
-        for segment in rendered.segments() {
-            match segment {
-                Segment::Plain(text) => self.encode_plain_into(text, &mut ids),
-                Segment::Special(spelling) | Segment::Image(spelling) => {
-                    ids.push(self.special_id(spelling).ok_or_else(|| {
-                        Error::tokenizer(format!(
-                            "failed to encode conversation: special token {spelling:?} is not in the added vocabulary"
-                        ))
-                    })?)
-                }
-            }
-        }
-        Ok(ids)
     }
 
     /// The id of an added token. Ordinary tokens have no spelling here.

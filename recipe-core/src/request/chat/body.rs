@@ -1,0 +1,340 @@
+//! The shape of a Chat Completions body below its top. Knows no meaning of it.
+
+use crate::conversation::{ToolCall, ToolDefinition};
+use crate::error::{Error, Result};
+use crate::json::Value;
+use crate::request::content::Detail;
+use crate::request::shape::{names, shape, tagged, FromValue, Lenient, StringOrList};
+use crate::request::tools::Choice;
+use crate::request::ThinkingType;
+
+/// `stop`: a string or a list.
+#[derive(Debug)]
+pub(crate) struct Stop(pub(crate) StringOrList<String>);
+
+impl FromValue for Stop {
+    fn from_value(value: Value<'_>) -> Result<Self> {
+        StringOrList::read(value, "expected a string or a list").map(Self)
+    }
+}
+
+shape! {
+    pub(crate) struct StreamOptions = plain "struct ChatCompletionStreamOptions" {
+        "include_usage" => include_usage: Option<bool>,
+    }
+}
+
+shape! {
+    pub(crate) struct Thinking = plain "struct ChatCompletionThinking" {
+        "type" => kind: ThinkingType,
+        "budget_tokens" => _budget_tokens: Option<u64>,
+    }
+}
+
+shape! {
+    /// What Qwen's and other templates are told; clients of vLLM and SGLang send it.
+    pub(crate) struct TemplateArguments = plain "a map" {
+    }
+    also {
+        "enable_thinking" => enable_thinking: Lenient<bool>,
+        "thinking" => thinking: Lenient<bool>,
+    }
+}
+
+tagged! {
+    pub(crate) enum ChatMessage = "ChatCompletionRequestMessage" by "role" {
+        "system" => System(System),
+        "user" => User(User),
+        "assistant" => Assistant(Assistant),
+        "tool" => Tool(ToolResult),
+        "latest_reminder" => LatestReminder(LatestReminder),
+    }
+    also {
+        "developer" => Developer(System),
+    }
+}
+
+shape! {
+    pub(crate) struct System = tagged "struct variant ChatCompletionRequestMessage::System" {
+        "content" => content: Body<Part>,
+        "name" => _name: Option<String>,
+    }
+}
+
+shape! {
+    pub(crate) struct User = tagged "struct variant ChatCompletionRequestMessage::User" {
+        "content" => content: Body<Part>,
+        "name" => _name: Option<String>,
+    }
+}
+
+shape! {
+    pub(crate) struct Assistant = tagged "struct variant ChatCompletionRequestMessage::Assistant" {
+        "content" => content: Option<Body<AssistantPart>>,
+        "reasoning_content" => reasoning_content: Option<String>,
+        "name" => _name: Option<String>,
+        "tool_calls" => tool_calls: Option<Vec<Call>>,
+        "prefix" => prefix: Option<bool>,
+    }
+    also {
+        "reasoning" => reasoning: Lenient<String>,
+        "refusal" => refusal: Lenient<String>,
+    }
+}
+
+shape! {
+    pub(crate) struct ToolResult = tagged "struct variant ChatCompletionRequestMessage::Tool" {
+        "content" => content: Body<Part>,
+        "tool_call_id" => tool_call_id: String,
+    }
+}
+
+shape! {
+    pub(crate) struct LatestReminder = tagged "struct variant ChatCompletionRequestMessage::LatestReminder" {
+        "content" => content: String,
+    }
+}
+
+/// The content of a message: a string or a list of parts.
+#[derive(Debug)]
+pub(crate) struct Body<P>(pub(crate) StringOrList<P>);
+
+impl<P: FromValue> FromValue for Body<P> {
+    fn from_value(value: Value<'_>) -> Result<Self> {
+        StringOrList::read(value, "content should be a string or a list").map(Self)
+    }
+}
+
+tagged! {
+    pub(crate) enum Part = "ChatCompletionRequestContentBlock" by "type" {
+        "text" => Text(Text),
+        "image_url" => Image(Image),
+        "file" => File(File),
+    }
+}
+
+/// A part of an assistant message, which may be a refusal.
+#[derive(Debug)]
+pub(crate) enum AssistantPart {
+    Refusal(Refusal),
+    Part(Part),
+}
+
+impl FromValue for AssistantPart {
+    fn from_value(value: Value<'_>) -> Result<Self> {
+        if value.get("type").and_then(Value::as_str) == Some("refusal") {
+            return Refusal::from_value(value).map(Self::Refusal);
+        }
+        Part::from_value(value).map(Self::Part)
+    }
+}
+
+shape! {
+    pub(crate) struct Text = tagged "struct variant ChatCompletionRequestContentBlock::Text" {
+        "text" => text: String,
+    }
+}
+
+shape! {
+    pub(crate) struct Refusal = tagged "struct variant ChatCompletionRequestContentBlock::Refusal" {
+        "refusal" => refusal: String,
+    }
+}
+
+shape! {
+    pub(crate) struct Image = tagged "struct variant ChatCompletionRequestContentBlock::ImageUrl" {
+        "image_url" => image_url: ImageUrl,
+    }
+}
+
+shape! {
+    pub(crate) struct ImageUrl = tagged "struct ChatCompletionImageUrl" {
+        "url" => url: String,
+        "detail" => detail: Option<Detail>,
+    }
+}
+
+shape! {
+    pub(crate) struct File = tagged "struct variant ChatCompletionRequestContentBlock::File" {
+        "file_id" => file_id: Option<String>,
+        "file_data" => file_data: Option<String>,
+        "filename" => filename: Option<String>,
+    }
+    also {
+        "file" => file: Lenient<NestedFile>,
+    }
+}
+
+shape! {
+    /// The form that OpenAI's documentation gives: the fields one level down.
+    pub(crate) struct NestedFile = plain "a map" {
+    }
+    also {
+        "file_id" => file_id: Lenient<String>,
+        "file_data" => file_data: Lenient<String>,
+        "filename" => filename: Lenient<String>,
+    }
+}
+
+names! {
+    pub(crate) enum FunctionType {
+        Function = "function",
+    }
+}
+
+shape! {
+    pub(crate) struct Call = tagged "struct ChatCompletionRequestToolCall" {
+        "id" => id: String,
+        "type" => _kind: FunctionType,
+        "function" => function: CalledFunction,
+    }
+}
+
+shape! {
+    pub(crate) struct CalledFunction = tagged "struct ChatCompletionRequestFunctionCall" {
+        "name" => name: String,
+        "arguments" => arguments: String,
+    }
+}
+
+tagged! {
+    pub(crate) enum Format = "ChatCompletionResponseFormat" by "type" {
+        "json_object" => JsonObject(Bare),
+        "json_schema" => JsonSchema(JsonSchemaFormat),
+        "regex" => Regex(RegexFormat),
+        "text" => Text(Bare),
+    }
+}
+
+shape! {
+    /// A variant without fields.
+    pub(crate) struct Bare = tagged "a map" {
+    }
+}
+
+shape! {
+    pub(crate) struct JsonSchemaFormat = tagged "struct variant ChatCompletionResponseFormat::JsonSchema" {
+        "json_schema" => json_schema: JsonSchema,
+    }
+}
+
+shape! {
+    pub(crate) struct JsonSchema = tagged "struct ChatCompletionResponseFormatJsonSchema" {
+        "schema" => schema: Value<'static>,
+        "name" => _name: Option<String>,
+        "strict" => strict: Option<bool>,
+    }
+}
+
+shape! {
+    pub(crate) struct RegexFormat = tagged "struct variant ChatCompletionResponseFormat::Regex" {
+        "regex" => regex: String,
+    }
+}
+
+shape! {
+    pub(crate) struct Tool = plain "struct ChatCompletionTool" {
+        "type" => _kind: FunctionType,
+        "function" => function: Function,
+    }
+}
+
+shape! {
+    pub(crate) struct Function = plain "struct ChatCompletionFunctionDefinition" {
+        "name" => name: String,
+        "description" => description: Option<String>,
+        "parameters" => parameters: Option<Value<'static>>,
+        "strict" => strict: Option<bool>,
+    }
+}
+
+impl From<Tool> for ToolDefinition {
+    fn from(tool: Tool) -> Self {
+        let Function { name, description, parameters, strict } = tool.function;
+        Self { name, description, parameters, strict, defer_loading: false }
+    }
+}
+
+/// `tool_choice`.
+#[derive(Debug)]
+pub(crate) struct ChatChoice(pub(crate) Choice);
+
+shape! {
+    pub(crate) struct NamedFunction = plain "struct ChatCompletionToolChoiceFunction" {
+        "name" => name: String,
+    }
+}
+
+shape! {
+    pub(crate) struct AllowedTools = plain "struct ChatCompletionAllowedTools" {
+        "mode" => mode: AllowedMode,
+        "tools" => tools: Vec<AllowedTool>,
+    }
+}
+
+names! {
+    pub(crate) enum AllowedMode {
+        Auto = "auto",
+        Required = "required",
+    }
+}
+
+shape! {
+    pub(crate) struct AllowedTool = plain "struct ChatCompletionToolChoice" {
+        "type" => _kind: FunctionType,
+        "function" => function: NamedFunction,
+    }
+}
+
+impl FromValue for ChatChoice {
+    fn from_value(value: Value<'_>) -> Result<Self> {
+        let unknown = || Err(Error::shape("expected one of `none`, `auto`, `required` or a tool"));
+        let object = match value {
+            Value::Object(object) if object.get("type").is_some() => object,
+            value => {
+                return Ok(Self(match value.as_str() {
+                    Some("auto") => Choice::Auto,
+                    Some("none") => Choice::None,
+                    Some("required") => Choice::Required,
+                    _ => return unknown(),
+                }))
+            }
+        };
+        let (mut kind, mut function, mut allowed) = (Value::Null, Value::Null, Value::Null);
+        for (key, value) in object {
+            match key.as_ref() {
+                "type" => kind = value,
+                "function" => function = value,
+                "allowed_tools" => allowed = value,
+                _ => {}
+            }
+        }
+        if kind.as_str() == Some("allowed_tools") {
+            let AllowedTools { mode, tools } = read_field("allowed_tools", allowed)?;
+            let required = mode == AllowedMode::Required;
+            let names = tools.into_iter().map(|tool| tool.function.name).collect();
+            return Ok(Self(Choice::Allowed { required, names }));
+        }
+        let FunctionType::Function = read_field("type", kind)?;
+        let function: NamedFunction = read_field("function", function)?;
+        Ok(Self(Choice::Named(function.name)))
+    }
+}
+
+fn read_field<T: FromValue>(field: &str, value: Value<'_>) -> Result<T> {
+    T::from_value(value).map_err(|error| {
+        let text = format!("field `{field}`: {}", error.message());
+        Error::shape(text).at(error.within(field).path().unwrap_or_default())
+    })
+}
+
+impl From<Call> for ToolCall {
+    fn from(call: Call) -> Self {
+        let CalledFunction { name, mut arguments } = call.function;
+        // A call without arguments. A template could not write them as parameters otherwise.
+        if arguments.trim().is_empty() {
+            arguments = "{}".to_owned();
+        }
+        Self { id: call.id, name, arguments }
+    }
+}

@@ -1,0 +1,232 @@
+//! Text, images and files of a message, as the three protocols share them. Knows no protocol's field names.
+
+use crate::conversation::{Content, ImageData, ImageDetail, ImageSource};
+use crate::error::{Error, Result};
+use crate::request::shape::names;
+
+/// What V4, which has no images, puts in the place of one.
+pub(crate) const UNSUPPORTED_IMAGE: &str = "[Unsupported Image]";
+
+names! {
+    /// The `detail` of an image in a request.
+    pub(crate) enum Detail {
+        Low = "low",
+        High = "high",
+        Original = "original",
+        Auto = "auto",
+    }
+}
+
+impl From<Detail> for ImageDetail {
+    fn from(detail: Detail) -> Self {
+        match detail {
+            Detail::Low => Self::Low,
+            Detail::High => Self::High,
+            Detail::Original => Self::Original,
+            Detail::Auto => Self::Auto,
+        }
+    }
+}
+
+/// The parts of one message, joined by an empty line; empty texts are joined too.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    content: Content,
+    started: bool,
+}
+
+impl Parts {
+    fn separate(&mut self) {
+        if self.started {
+            self.content.push_str("\n\n");
+        }
+        self.started = true;
+    }
+
+    /// Appends a text.
+    pub(crate) fn text(&mut self, text: &str) {
+        self.separate();
+        self.content.push_str(text);
+    }
+
+    /// Appends an image, spelled `image_token`.
+    pub(crate) fn image(&mut self, source: ImageSource, image_token: &str) {
+        self.separate();
+        self.content.push_image(source, image_token);
+    }
+
+    /// The joined content.
+    pub(crate) fn finish(self) -> Content {
+        self.content
+    }
+}
+
+/// The source of an image at `path`, from a URL or a data URL.
+pub(crate) fn image_source(url: String, detail: ImageDetail, path: String) -> Result<ImageSource> {
+    if starts_with_http(&url) {
+        return Ok(ImageSource { data: ImageData::Url(url), detail, path });
+    }
+    let fault = |text: &str| Err(Error::conversion(format!("{path}: {text}")).at(path.trim_start_matches('.')));
+    // The reference looks for these letters anywhere, so a URL that only ends in them passes.
+    let Some(data) = DataUrl::parse(&url).filter(|_| url.contains("base64,")) else {
+        return fault("Unsupported image_url format");
+    };
+    if !data.is_image() {
+        return fault(
+            "You have uploaded an unsupported image. \
+             Please make sure your image is valid and has one of the following formats: webp, png, jpeg, and gif.",
+        );
+    }
+    if !data.is_decodable() {
+        return fault("Invalid base64 data");
+    }
+    Ok(ImageSource { data: ImageData::DataUrl(url), detail, path })
+}
+
+/// Whether a URL counts as external: only these letters are looked at.
+pub(crate) fn starts_with_http(url: &str) -> bool {
+    url.get(..4).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http"))
+}
+
+/// A file that can be shown as text, wrapped as the model knows it.
+pub(crate) fn file_text(context: Option<&str>, name: &str, bytes: &[u8]) -> String {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let text = String::from_utf8_lossy(bytes);
+    let context = context.map(|context| format!("{context}\n")).unwrap_or_default();
+    format!("{context}[file name]: {name}\n[file content begin]\n{text}\n[file content end]")
+}
+
+/// A `data:` URL, read as the fetch standard of WHATWG says.
+pub(crate) struct DataUrl<'a> {
+    /// The type without parameters, as sent.
+    media_type: &'a str,
+    base64: bool,
+    body: &'a str,
+}
+
+impl<'a> DataUrl<'a> {
+    /// Reads the head. `None` if it is no data URL.
+    pub(crate) fn parse(url: &'a str) -> Option<Self> {
+        let url = url.trim_matches(|c: char| c <= ' ');
+        let scheme = url.get(..5)?;
+        if !scheme.eq_ignore_ascii_case("data:") {
+            return None;
+        }
+        let rest = &url[5..];
+        let rest = rest.split_once('#').map_or(rest, |(before, _)| before);
+        let (head, body) = rest.split_once(',')?;
+        let head = head.trim_matches(|c: char| c.is_ascii_whitespace());
+        let base64 =
+            head.rsplit_once(';').is_some_and(|(_, last)| last.trim_start_matches(' ').eq_ignore_ascii_case("base64"));
+        let media_type = head.split(';').next().unwrap_or_default().trim();
+        Some(Self { media_type, base64, body })
+    }
+
+    fn is_one_of(&self, types: &[&str]) -> bool {
+        types.iter().any(|known| self.media_type.eq_ignore_ascii_case(known))
+    }
+
+    /// Whether the type is that of an image that the models see.
+    pub(crate) fn is_image(&self) -> bool {
+        self.is_one_of(&["image/png", "image/jpeg", "image/jpg", "image/webp", "image/gif"])
+    }
+
+    /// Whether the type is that of a file that is text.
+    pub(crate) fn is_readable(&self) -> bool {
+        is_readable(self.media_type)
+    }
+
+    /// Whether the body can be decoded.
+    pub(crate) fn is_decodable(&self) -> bool {
+        self.each_byte(|_| ())
+    }
+
+    /// The bytes of the body. `None` where base64 is wanted and is none.
+    pub(crate) fn decode(&self) -> Option<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(self.body.len() / 4 * 3);
+        self.each_byte(|byte| bytes.push(byte)).then_some(bytes)
+    }
+
+    fn each_byte(&self, mut sink: impl FnMut(u8)) -> bool {
+        let mut unescaped = Unescaped(self.body.as_bytes());
+        if self.base64 {
+            return decode_base64(unescaped, sink);
+        }
+        unescaped.by_ref().for_each(&mut sink);
+        true
+    }
+}
+
+/// Whether a media type is that of a file that is text.
+pub(crate) fn is_readable(media_type: &str) -> bool {
+    let media_type = media_type.to_ascii_lowercase();
+    let known =
+        ["application/json", "application/xml", "application/yaml", "application/csv", "application/javascript"];
+    media_type.starts_with("text/")
+        || media_type.ends_with("+json")
+        || media_type.ends_with("+xml")
+        || known.contains(&media_type.as_str())
+}
+
+/// The bytes of a URL: percent escapes decoded, line breaks and tabs left out.
+struct Unescaped<'a>(&'a [u8]);
+
+impl Iterator for Unescaped<'_> {
+    type Item = u8;
+
+    fn next(&mut self) -> Option<u8> {
+        loop {
+            let (&first, rest) = self.0.split_first()?;
+            self.0 = rest;
+            match (first, rest) {
+                (b'\t' | b'\n' | b'\r', _) => {}
+                (b'%', [high, low, after @ ..]) => {
+                    let digit = |byte: u8| char::from(byte).to_digit(16);
+                    let (Some(high), Some(low)) = (digit(*high), digit(*low)) else {
+                        return Some(first);
+                    };
+                    self.0 = after;
+                    return u8::try_from(high * 16 + low).ok();
+                }
+                _ => return Some(first),
+            }
+        }
+    }
+}
+
+/// Forgiving base64: white space is skipped, padding is optional, unused bits may be set.
+fn decode_base64(text: impl Iterator<Item = u8>, mut sink: impl FnMut(u8)) -> bool {
+    let (mut bits, mut letters, mut padding) = (0u32, 0usize, 0usize);
+    for byte in text.filter(|byte| !byte.is_ascii_whitespace()) {
+        let digit = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            b'=' => {
+                padding += 1;
+                continue;
+            }
+            _ => return false,
+        };
+        if padding > 0 {
+            return false;
+        }
+        bits = bits << 6 | u32::from(digit);
+        letters += 1;
+        if letters % 4 == 0 {
+            bits.to_be_bytes()[1..].iter().for_each(|&byte| sink(byte));
+        }
+    }
+    match (letters % 4, padding) {
+        (0, 0) => {}
+        (2, 0 | 2) => sink((bits >> 4) as u8),
+        (3, 0 | 1) => {
+            sink((bits >> 10) as u8);
+            sink((bits >> 2) as u8);
+        }
+        _ => return false,
+    }
+    true
+}

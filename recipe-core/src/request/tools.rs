@@ -1,0 +1,220 @@
+//! Tool names, definitions and choices, as the three protocols share them. Knows no protocol's field names.
+
+use std::collections::HashSet;
+
+use crate::conversation::{ToolChoice, ToolDefinition};
+use crate::error::{Error, Result};
+use crate::json::{write_string, Value};
+use crate::options::{ConstraintKind, ConversionOptions, ForcedToolChoice, OutputConstraint};
+use crate::schema;
+
+const MAX_NAME_BYTES: usize = 128;
+
+/// Checks the name of a declared tool; `path` is its place in the request.
+pub(crate) fn check_name(name: &str, path: impl Fn() -> String) -> Result<()> {
+    let fault = if name.is_empty() {
+        "empty string. Expected a string with minimum length 1, but got an empty string instead.".to_owned()
+    } else if name.len() > MAX_NAME_BYTES {
+        format!(
+            "string too long. Expected a string with maximum length {MAX_NAME_BYTES}, \
+             but got a string with length {} instead.",
+            name.len()
+        )
+    } else if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.:/-".contains(&byte)) {
+        // The pattern is the reference's, which takes fewer names.
+        "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Error::conversion(format!("Invalid '{}': {fault}", path())).at(path()))
+}
+
+/// Checks the parameters of declared tools, normalises those of strict ones, and checks that the
+/// names are unique. Missing parameters become `{}`.
+pub(crate) fn check_definitions(tools: &mut [ToolDefinition]) -> Result<()> {
+    for tool in tools.iter_mut() {
+        let parameters = tool.parameters.take();
+        tool.parameters = Some(if tool.strict == Some(true) {
+            schema::strict_parameters(parameters.as_ref())?
+        } else {
+            let parameters = parameters.unwrap_or_else(|| Value::Object(Default::default()));
+            check_parameters(&tool.name, &parameters)?;
+            parameters
+        });
+    }
+    let mut names = HashSet::with_capacity(tools.len());
+    if tools.iter().all(|tool| names.insert(tool.name.as_str())) {
+        Ok(())
+    } else {
+        Err(Error::conversion("Tool names must be unique."))
+    }
+}
+
+/// The parameters of a tool that is not strict: no member at all, or a valid schema of an object.
+fn check_parameters(name: &str, parameters: &Value<'_>) -> Result<()> {
+    if parameters.as_object().is_some_and(|object| object.is_empty()) {
+        return Ok(());
+    }
+    let invalid = |text: String| Error::conversion(format!("Invalid schema for function '{name}': {text}"));
+    schema::check(parameters).map_err(invalid)?;
+    let kind = parameters.get("type");
+    let is_object = match kind {
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind.as_str() == Some("object")),
+        kind => kind.and_then(Value::as_str) == Some("object"),
+    };
+    if is_object {
+        return Ok(());
+    }
+    let kind = kind.map_or_else(|| "null".to_owned(), Value::to_compact);
+    Err(invalid(format!("schema must be a JSON Schema of 'type: \"object\"', got 'type: {kind}'.")))
+}
+
+/// A tool choice as requested.
+#[derive(Debug)]
+pub(crate) enum Choice {
+    /// The model decides.
+    Auto,
+    /// No call.
+    None,
+    /// At least one call.
+    Required,
+    /// A call of this tool.
+    Named(String),
+    /// Calls of these tools only; at least one if `required`.
+    Allowed {
+        /// Whether a call is wanted.
+        required: bool,
+        /// The tools' names.
+        names: Vec<String>,
+    },
+}
+
+/// What a tool choice leaves.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    /// The tools of the conversation.
+    pub(crate) tools: Vec<ToolDefinition>,
+    /// Whether a call is wanted.
+    pub(crate) choice: ToolChoice,
+    /// Places in `tools` of those that may be called, if not all.
+    allowed: Option<Vec<usize>>,
+}
+
+/// Checks the declared tools and applies the choice. With `Choice::None` nothing is checked.
+pub(crate) fn choose(
+    mut tools: Vec<ToolDefinition>,
+    choice: Choice,
+    thinking: bool,
+    options: &ConversionOptions,
+) -> Result<Chosen> {
+    if matches!(choice, Choice::None) {
+        return Ok(Chosen { tools: Vec::new(), choice: ToolChoice::None, allowed: None });
+    }
+    check_definitions(&mut tools)?;
+    if tools.is_empty() {
+        return Ok(Chosen { tools, choice: ToolChoice::Auto, allowed: None });
+    }
+    let place = |name: &str| {
+        tools.iter().position(|tool| tool.name == name).ok_or_else(|| {
+            Error::conversion(format!(
+                "Invalid value for 'tool_call': no function named '{name}' was specified in the 'tools' parameter."
+            ))
+        })
+    };
+    let (required, only, allowed) = match choice {
+        Choice::Auto | Choice::None => (false, None, None),
+        Choice::Required => (true, None, None),
+        Choice::Named(name) => (true, Some(place(&name)?), None),
+        Choice::Allowed { required, names } => (required, None, Some(allowed_places(&tools, &names, place)?)),
+    };
+    if required && thinking && options.forced_tool_choice == ForcedToolChoice::Refuse {
+        return Err(Error::conversion("Thinking mode does not support this tool_choice"));
+    }
+    if let Some(only) = only {
+        tools = vec![tools.swap_remove(only)];
+    }
+    let choice = if required { ToolChoice::Required } else { ToolChoice::Auto };
+    Ok(Chosen { tools, choice, allowed })
+}
+
+/// The places of allowed tools in declared order.
+fn allowed_places(
+    tools: &[ToolDefinition],
+    names: &[String],
+    place: impl Fn(&str) -> Result<usize>,
+) -> Result<Vec<usize>> {
+    if names.is_empty() {
+        return Err(Error::conversion(
+            "Invalid 'tool_choice.tools': empty array. \
+             Expected an array with minimum length 1, but got an empty array instead.",
+        ));
+    }
+    let wanted: HashSet<&str> = names.iter().map(String::as_str).collect();
+    let places: Vec<usize> = (0..tools.len()).filter(|&i| wanted.contains(tools[i].name.as_str())).collect();
+    if places.len() < wanted.len() {
+        let known: HashSet<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
+        names.iter().find(|name| !known.contains(name.as_str())).map_or(Ok(0), |name| place(name))?;
+    }
+    Ok(places)
+}
+
+impl Chosen {
+    /// Strict and other tools do not mix.
+    pub(crate) fn check_strict_mix(&self) -> Result<()> {
+        let strict = self.tools.iter().filter(|tool| tool.strict == Some(true)).count();
+        if strict == 0 || strict == self.tools.len() {
+            return Ok(());
+        }
+        Err(Error::conversion("Cannot use strict tool with non-strict tool in the same request"))
+    }
+
+    /// The constraint that the tools and the choice make, if there are tools.
+    pub(crate) fn constraint(&self) -> Option<OutputConstraint> {
+        if self.tools.is_empty() {
+            return None;
+        }
+        let kind = match self.choice {
+            ToolChoice::Required => ConstraintKind::ToolCallRequired,
+            _ => ConstraintKind::ToolCall,
+        };
+        let mut schema = String::from("[");
+        let mut write = |tool: &ToolDefinition| {
+            if schema.len() > 1 {
+                schema.push(',');
+            }
+            write_tool(&mut schema, tool);
+        };
+        match &self.allowed {
+            Some(places) => places.iter().for_each(|&place| write(&self.tools[place])),
+            None => self.tools.iter().for_each(write),
+        }
+        schema.push(']');
+        Some(OutputConstraint { kind, schema })
+    }
+}
+
+fn write_tool(out: &mut String, tool: &ToolDefinition) {
+    out.push_str(r#"{"type":"function","function":{"name":"#);
+    write_string(out, &tool.name);
+    out.push_str(r#","description":"#);
+    match &tool.description {
+        Some(description) => write_string(out, description),
+        None => out.push_str("null"),
+    }
+    out.push_str(r#","parameters":"#);
+    match &tool.parameters {
+        Some(parameters) => parameters.write_compact(out),
+        None => out.push_str("null"),
+    }
+    out.push_str(r#","strict":"#);
+    out.push_str(match tool.strict {
+        Some(true) => "true",
+        Some(false) => "false",
+        None => "null",
+    });
+    out.push('}');
+    if tool.defer_loading {
+        out.push_str(r#","defer_loading":true"#);
+    }
+    out.push('}');
+}
