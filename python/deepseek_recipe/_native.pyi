@@ -13,6 +13,8 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, final
 from typing_extensions import Self
 
 __version__: Final[str]
+IMAGE_SPECIAL_TOKEN_ID: Final[int]
+"""The id of the image placeholder in both vocabularies."""
 
 _Json: TypeAlias = Any
 _Detail: TypeAlias = Literal["low", "high", "original", "auto"]
@@ -185,6 +187,9 @@ class ConversionOptions:
         messages_web_search: WebSearchBehavior = ...,
         thinking_max_tokens_upper_bound: int = ...,
         non_thinking_max_tokens_upper_bound: int = ...,
+        tool_pairing: Literal["repair", "refuse"] = ...,
+        forced_tool_choice: Literal["constrain", "refuse"] = ...,
+        max_choices: int = ...,
     ) -> Self: ...
     @property
     def default_thinking_mode(self) -> bool:
@@ -209,6 +214,24 @@ class ConversionOptions:
     @property
     def non_thinking_max_tokens_upper_bound(self) -> int:
         """The largest output limit of a request that does not think, in tokens. Default: 393216."""
+
+    @property
+    def tool_pairing(self) -> Literal["repair", "refuse"]:
+        """What to do with calls and results that do not pair as the protocol wants. Default: `repair`.
+
+        `repair` moves results to their calls and stands in for a missing one; `refuse` refuses the request.
+        """
+
+    @property
+    def forced_tool_choice(self) -> Literal["constrain", "refuse"]:
+        """What to do with a tool choice that forces a call, in thinking mode. Default: `constrain`.
+
+        `constrain` leaves it to the output constraint, once the reasoning has ended; `refuse` refuses the request.
+        """
+
+    @property
+    def max_choices(self) -> int:
+        """The largest `n` of Chat Completions, 1 to 128. Default: 8."""
 
     @property
     def model_versions_by_name(self) -> dict[str, ModelVersion]:
@@ -237,6 +260,15 @@ class ConversionOptions:
 
     def with_non_thinking_max_tokens_upper_bound(self, non_thinking_max_tokens_upper_bound: int) -> ConversionOptions:
         """Returns options with another largest output limit of requests that do not think."""
+
+    def with_tool_pairing(self, tool_pairing: Literal["repair", "refuse"]) -> ConversionOptions:
+        """Returns options that treat calls and results that do not pair in another way."""
+
+    def with_forced_tool_choice(self, forced_tool_choice: Literal["constrain", "refuse"]) -> ConversionOptions:
+        """Returns options that treat a forced call in thinking mode in another way."""
+
+    def with_max_choices(self, max_choices: int) -> ConversionOptions:
+        """Returns options with another largest `n` of Chat Completions, 1 to 128; others raise `ValueError`."""
 
     def with_model_alias(self, model: str, model_version: ModelVersion) -> ConversionOptions:
         """Returns options that accept `model` as a name of `model_version`, in place of what the name meant before."""
@@ -286,6 +318,10 @@ class InferenceOptions:
     @property
     def seed(self) -> int | None:
         """The sampling seed, from 0 to 2^63 - 1."""
+
+    @property
+    def n(self) -> int:
+        """How many answers to sample from the one prompt, at least 1."""
 
     @property
     def output_constraint(self) -> OutputConstraint | None:
@@ -531,7 +567,7 @@ class Conversation:
     """A conversation and what the prompt has to say about it.
 
     `response_schema` (Json) and `response_regex` choose the formats `json_schema` and `regex`; they exclude each other
-    and `json_object`. An unknown name raises `ValueError`.
+    and `json_object`. An unknown name or an effort that is not from 1 to 100 raises `ValueError`.
     """
 
     def __new__(
@@ -541,7 +577,7 @@ class Conversation:
         thinking_mode: bool = True,
         tools: Sequence[ToolDefinition] | None = None,
         tool_choice: Literal["auto", "none", "required"] = "auto",
-        reasoning_effort: Literal["low", "high", "xhigh", "max"] | None = None,
+        reasoning_effort: Literal["low", "high", "xhigh", "max"] | int | None = None,
         response_format: Literal["text", "json_object"] = "text",
         response_schema: _Json = None,
         response_regex: str | None = None,
@@ -563,8 +599,8 @@ class Conversation:
         """Whether a tool may, must not or must be called."""
 
     @property
-    def reasoning_effort(self) -> Literal["low", "high", "xhigh", "max"] | None:
-        """How much to think. Only looked at in thinking mode."""
+    def reasoning_effort(self) -> Literal["low", "high", "xhigh", "max"] | int | None:
+        """How much to think, by name or as a number from 1 to 100. Only looked at in thinking mode."""
 
     @property
     def response_format(self) -> Literal["text", "json_object", "json_schema", "regex"]:
@@ -761,3 +797,241 @@ class InferenceChunk:
     @property
     def finish_reason(self) -> InferenceFinishReason | None:
         """Why the engine ended, of a `finish` chunk."""
+
+@final
+class ConversationRequest:
+    """What every protocol's request becomes, or a request made by hand with the default options."""
+
+    def __new__(cls, conversation: Conversation, model_version: ModelVersion) -> Self: ...
+    @property
+    def conversation(self) -> Conversation:
+        """What the prompt says."""
+
+    @property
+    def inference_options(self) -> InferenceOptions:
+        """What the engine is told."""
+
+    @property
+    def parsing_options(self) -> ParsingOptions:
+        """How the output is to be read. A new object: the request keeps its own."""
+
+    @property
+    def model_version(self) -> ModelVersion:
+        """The model that the requested name stands for. It says which encoding to use."""
+
+    @property
+    def stream(self) -> bool:
+        """Whether the reply is sent in chunks; `False` for a request made by hand."""
+
+    @property
+    def include_usage(self) -> bool:
+        """Whether a Chat Completions reply in chunks mentions the usage in every chunk."""
+
+    def resolve_max_tokens(self, prompt_tokens: int, context_limit: int) -> int:
+        """Returns the output limit in tokens, for a prompt of this length in a model's context of this size.
+
+        Every image counts as its tokens, not as one. Raises `ConversionError` if the prompt and the requested limit do
+        not fit.
+        """
+
+@final
+class ChatCompletionRequest:
+    """A Chat Completions request from JSON text (`str` or `bytes`) or from Json.
+
+    Raises `ValueError` if the body is no JSON text or has another shape; such errors carry `status_code` (400) and
+    `body`, the error reply. Unknown fields are ignored. `convert` uses a request up.
+    """
+
+    def __new__(cls, body: _Json) -> Self: ...
+    @property
+    def model(self) -> str:
+        """The requested model name. Raises `RuntimeError` once the request is used up."""
+
+    def convert(self, options: ConversionOptions) -> ConversationRequest:
+        """Converts the request, which is used up by that, also when it fails. Other threads run meanwhile.
+
+        Raises `ConversionError` if the request cannot be served, and `RuntimeError` if it is used up already.
+        """
+
+    @staticmethod
+    def chunk_generator(
+        request: ConversationRequest, id: str, model: str, *, index: int = 0
+    ) -> ChatCompletionChunkGenerator:
+        """Returns a generator of the reply's chunks, with the id and the model name that they mention.
+
+        Each of several choices has a generator of its own: `index` is its number. The chunks are dated now.
+        """
+
+@final
+class ChatCompletionChunkGenerator:
+    """Makes the chunks of a Chat Completions reply. A `StreamProcessor` uses it up."""
+
+@final
+class ChatCompletionChunk:
+    """One chunk of a Chat Completions reply, until a response accumulates it."""
+
+    def to_json(self) -> str:
+        """Returns the chunk as JSON text, as the protocol sends it. Raises `RuntimeError` once it is used up."""
+
+@final
+class ChatCompletionResponse:
+    """The complete Chat Completions response: what the chunks so far add up to.
+
+    `created` is the Unix time in seconds. The usage comes with the chunks; the two counts are there because every
+    protocol's response is made like this.
+    """
+
+    def __new__(cls, id: str, model: str, created: int, prompt_tokens: int, prompt_cache_hit_tokens: int) -> Self: ...
+    def accumulate(self, chunk: ChatCompletionChunk) -> None:
+        """Adds a chunk, which is used up by that. Raises `RuntimeError` if it is used up already."""
+
+    def to_json(self) -> str:
+        """Returns the response as JSON text, also before the reply is complete."""
+
+    @staticmethod
+    def sse_event_name(chunk: ChatCompletionChunk) -> str | None:
+        """Returns the name of a chunk's server-sent event: `None`, since this protocol has no names."""
+
+    @staticmethod
+    def sse_done_data() -> str | None:
+        """Returns the data that ends a stream of server-sent events: `[DONE]`."""
+
+@final
+class StreamProcessor:
+    """Parses an output: engine chunks in, protocol chunks out.
+
+    It uses the generator up. Without a tokenizer it takes no `tokens` chunks. `copy.copy` gives a processor that goes
+    on from the same place by itself.
+    """
+
+    def __new__(
+        cls, generator: ChatCompletionChunkGenerator, options: ParsingOptions, tokenizer: Tokenizer | None = None
+    ) -> Self: ...
+    @property
+    def finished(self) -> bool:
+        """Whether the output has ended (by a `finish` chunk, a stop sequence or `finish`) and nobody called `close`."""
+
+    def push(self, chunk: InferenceChunk) -> list[ChatCompletionChunk]:
+        """Takes an engine chunk and returns the protocol chunks that it makes.
+
+        Raises `RuntimeError` after the end, after `close`, for `tokens` without a tokenizer, and if the log
+        probabilities are not one an id. The last two close the processor.
+        """
+
+    def finish(self) -> list[ChatCompletionChunk]:
+        """Closes the input and returns the last chunks; none if the output has ended.
+
+        Without a `finish` chunk before it, the reply says that the output failed.
+        """
+
+    def close(self) -> None:
+        """Ends without any chunk. May be called at any time."""
+
+    def __copy__(self) -> StreamProcessor: ...
+
+class ImageError(Exception):
+    """An image that cannot be had, read or resized."""
+
+    kind: str
+    """A word for programs."""
+    is_retryable: bool
+    """Whether a second try may help."""
+
+class CalcResizeError(ValueError):
+    """The size of an image does not converge to an allowed count of tokens."""
+
+@final
+class MessagesChunkGenerator:
+    """Waits for the Messages protocol: a call raises `NotImplementedError`."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+
+@final
+class MessagesRequest:
+    """Waits for the Messages protocol: a call raises `NotImplementedError`."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+
+@final
+class MessagesResponse:
+    """Waits for the Messages protocol: a call raises `NotImplementedError`."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+
+@final
+class MessagesStreamEvent:
+    """Waits for the Messages protocol: a call raises `NotImplementedError`."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+
+@final
+class ResponsesChunkGenerator:
+    """Waits for the Responses protocol: a call raises `NotImplementedError`."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+
+@final
+class ResponsesEcho:
+    """Waits for the Responses protocol: a call raises `NotImplementedError`."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+
+@final
+class ResponsesRequest:
+    """Waits for the Responses protocol: a call raises `NotImplementedError`."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+
+@final
+class ResponsesResponse:
+    """Waits for the Responses protocol: a call raises `NotImplementedError`."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+
+@final
+class ResponsesStreamEvent:
+    """Waits for the Responses protocol: a call raises `NotImplementedError`."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+
+@final
+class ImageInfo:
+    """Waits for fetching and resizing of images: a call raises `NotImplementedError`."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+
+@final
+class ImageQuota:
+    """Waits for fetching and resizing of images: a call raises `NotImplementedError`."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+
+@final
+class ImageResolver:
+    """Waits for fetching and resizing of images: a call raises `NotImplementedError`."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+
+@final
+class MultiModalData:
+    """Waits for fetching and resizing of images: a call raises `NotImplementedError`."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+
+@final
+class OpenCvImagePreprocessor:
+    """Waits for fetching and resizing of images: a call raises `NotImplementedError`."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+
+@final
+class PreprocessOptions:
+    """Waits for fetching and resizing of images: a call raises `NotImplementedError`."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+
+@final
+class ReqwestImageFetcher:
+    """Waits for fetching and resizing of images: a call raises `NotImplementedError`."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self: ...

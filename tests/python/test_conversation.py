@@ -47,3 +47,15 @@ def test_copies(again: object) -> None:
     assert (tool.name, tool.description, tool.strict, tool.defer_loading) == ("n", None, False, True)
     assert tool.parameters == {"a": 2**70}
     assert again(d.ModelVersion.DeepseekV41Flash) is d.ModelVersion.DeepseekV41Flash
+
+
+def test_effort_by_number() -> None:
+    for number in (1, 50, 100):
+        conversation = d.Conversation(reasoning_effort=number)
+        assert conversation.reasoning_effort == number
+        assert f"reasoning_effort=Some({number})" in repr(conversation)
+    for wrong in (0, 101, -1, 2**70):
+        with pytest.raises(ValueError, match=f"invalid reasoning_effort {wrong}; expected 1 to 100"):
+            d.Conversation(reasoning_effort=wrong)
+    with pytest.raises(TypeError):
+        d.Conversation(reasoning_effort=True)

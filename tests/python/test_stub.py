@@ -41,7 +41,9 @@ def stub_parameters(function: ast.FunctionDef) -> list[tuple[str, str, object]]:
     defaults = [None] * (len(plain) - len(a.defaults)) + list(a.defaults)
     found = [(p.arg, "POSITIONAL_OR_KEYWORD", default(d)) for p, d in zip(plain, defaults, strict=True)]
     found = found if static else found[1:]
-    return found + [(p.arg, "KEYWORD_ONLY", default(d)) for p, d in zip(a.kwonlyargs, a.kw_defaults, strict=True)]
+    found += [(a.vararg.arg, "VAR_POSITIONAL", inspect.Parameter.empty)] if a.vararg else []
+    found += [(p.arg, "KEYWORD_ONLY", default(d)) for p, d in zip(a.kwonlyargs, a.kw_defaults, strict=True)]
+    return found + ([(a.kwarg.arg, "VAR_KEYWORD", inspect.Parameter.empty)] if a.kwarg else [])
 
 
 def runtime_parameters(function: Any) -> list[tuple[str, str, object]]:

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyInt, PyString};
 use recipe_core::conversation as core;
 use recipe_core::conversation::{Effort, ImageData, ImageDetail, ResponseFormat, ToolChoice};
 use recipe_core::special::SpecialToken;
 
 use crate::json::{to_python, to_value};
-use crate::text::{choose, Text};
+use crate::text::{choose, read, Text};
 
 /// A call in the history: `id` is what the result refers to, `name` the tool, and `arguments` the
 /// text that the caller sent, usually a JSON object; it is not checked.
@@ -471,6 +472,30 @@ impl LatestReminderMessage {
     }
 }
 
+/// An effort by name or by number.
+struct EffortArgument(Effort);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for EffortArgument {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        // `True` is an `int` for Python, but no number for JSON.
+        if let (Ok(number), false) = (object.cast::<PyInt>(), object.is_instance_of::<PyBool>()) {
+            return match number.extract::<u8>() {
+                Ok(number @ 1..=100) => Ok(Self(Effort::Number(number))),
+                _ => Err(PyValueError::new_err(format!("invalid reasoning_effort {}; expected 1 to 100", &*number))),
+            };
+        }
+        let name = object.cast::<PyString>()?;
+        let all = [Effort::Low, Effort::High, Effort::XHigh, Effort::Max];
+        choose("reasoning_effort", &read(&name)?, &all, effort_name).map(Self)
+    }
+}
+
+fn effort_name(effort: Effort) -> &'static str {
+    effort.as_str().unwrap_or("number")
+}
+
 /// A conversation and what the prompt has to say about it. `response_schema` and `response_regex`
 /// choose the formats `json_schema` and `regex`.
 #[pyclass(frozen, module = "deepseek_recipe._native")]
@@ -487,14 +512,11 @@ impl Conversation {
         thinking_mode: bool,
         tools: Tools<'_>,
         tool_choice: &str,
-        reasoning_effort: Option<&str>,
+        reasoning_effort: Option<EffortArgument>,
         response_format: &str,
         response_schema: Option<&Bound<'_, PyAny>>,
         response_regex: Option<Text>,
     ) -> PyResult<Self> {
-        let efforts = [Effort::Low, Effort::High, Effort::XHigh, Effort::Max];
-        let effort = |name| choose("reasoning_effort", name, &efforts, Effort::as_str);
-        let reasoning_effort = reasoning_effort.map(effort).transpose()?;
         let choices = [ToolChoice::Auto, ToolChoice::None, ToolChoice::Required];
         let tool_choice = choose("tool_choice", tool_choice, &choices, ToolChoice::as_str)?;
         let plain = choose("response_format", response_format, &["text", "json_object"], |name| name)?;
@@ -517,7 +539,7 @@ impl Conversation {
             thinking_mode,
             tools: definitions(tools.unwrap_or_default()),
             tool_choice,
-            reasoning_effort,
+            reasoning_effort: reasoning_effort.map(|effort| effort.0),
             response_format,
         })))
     }
@@ -546,10 +568,14 @@ impl Conversation {
         self.0.tool_choice.as_str()
     }
 
-    /// How much to think: `low`, `high`, `xhigh` or `max`. Only looked at in thinking mode.
+    /// How much to think: `low`, `high`, `xhigh`, `max` or a number from 1 to 100. Only looked at in thinking mode.
     #[getter]
-    fn reasoning_effort(&self) -> Option<&'static str> {
-        self.0.reasoning_effort.map(Effort::as_str)
+    fn reasoning_effort<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        Ok(match self.0.reasoning_effort {
+            None => None,
+            Some(Effort::Number(number)) => Some(number.into_pyobject(py)?.into_any()),
+            Some(effort) => Some(effort_name(effort).into_pyobject(py)?.into_any()),
+        })
     }
 
     /// `text`, `json_object`, `json_schema` or `regex`.
@@ -577,14 +603,18 @@ impl Conversation {
     }
 
     fn __repr__(&self) -> String {
+        let effort = match self.0.reasoning_effort {
+            None => "None".to_owned(),
+            Some(Effort::Number(number)) => format!("Some({number})"),
+            Some(effort) => format!("Some({:?})", effort_name(effort)),
+        };
         format!(
-            "Conversation(messages={}, thinking_mode={}, tools={}, tool_choice={:?}, reasoning_effort={:?}, \
+            "Conversation(messages={}, thinking_mode={}, tools={}, tool_choice={:?}, reasoning_effort={effort}, \
              response_format={:?})",
             self.0.messages.len(),
             truth(self.0.thinking_mode),
             self.0.tools.len(),
             self.tool_choice(),
-            self.reasoning_effort(),
             self.response_format(),
         )
     }

@@ -4,9 +4,12 @@
 mod conversation;
 mod error;
 mod json;
+mod later;
 mod lock;
 mod options;
 mod prompt;
+mod reply;
+mod request;
 mod special;
 mod stream;
 mod text;
@@ -25,19 +28,37 @@ mod native {
     #[pymodule_export]
     use crate::error::ConversionError;
     #[pymodule_export]
+    use crate::later::{CalcResizeError, ImageError};
+    #[pymodule_export]
+    use crate::later::{ImageInfo, ImageQuota, ImageResolver, MultiModalData, OpenCvImagePreprocessor};
+    #[pymodule_export]
+    use crate::later::{MessagesChunkGenerator, MessagesRequest, MessagesResponse, MessagesStreamEvent};
+    #[pymodule_export]
+    use crate::later::{PreprocessOptions, ReqwestImageFetcher, ResponsesChunkGenerator, ResponsesEcho};
+    #[pymodule_export]
+    use crate::later::{ResponsesRequest, ResponsesResponse, ResponsesStreamEvent};
+    #[pymodule_export]
     use crate::options::{ConversionOptions, InferenceOptions, OutputConstraint, ParsingOptions};
     #[pymodule_export]
     use crate::options::{ModelVersion, ReasoningContentBehavior, ThinkingInitialStage, WebSearchBehavior};
     #[pymodule_export]
     use crate::prompt::{DeepseekV41Encoding, DeepseekV4Encoding, RenderedPrompt};
     #[pymodule_export]
+    use crate::reply::{ChatCompletionChunk, ChatCompletionChunkGenerator, ChatCompletionResponse};
+    #[pymodule_export]
+    use crate::request::{ChatCompletionRequest, ConversationRequest};
+    #[pymodule_export]
     use crate::special::{SpecialToken, SpecialTokens};
     #[pymodule_export]
-    use crate::stream::{InferenceChunk, InferenceFinishReason, PromptUsage};
+    use crate::stream::{InferenceChunk, InferenceFinishReason, PromptUsage, StreamProcessor};
     #[pymodule_export]
     use crate::tokenizer::Tokenizer;
 
+    /// The id of the image placeholder in both vocabularies.
     #[pymodule_export]
-    #[allow(non_upper_case_globals)]
+    const IMAGE_SPECIAL_TOKEN_ID: u32 = 129_264;
+
+    #[pymodule_export]
+    #[allow(non_upper_case_globals)] // Python's name for it.
     const __version__: &str = env!("CARGO_PKG_VERSION");
 }

@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use recipe_core::options as core;
 
 use crate::lock;
 use crate::special::SpecialTokens;
-use crate::text::{strings, Text};
+use crate::text::{choose, strings, Text};
 
 /// Mirrors an enum of the core: a Python class with one attribute a variant, and conversions both
 /// ways that the compiler keeps complete. Methods of the class follow the variants.
@@ -111,7 +112,11 @@ impl ConversionOptions {
         messages_web_search=DEFAULTS.messages_web_search.into(),
         thinking_max_tokens_upper_bound=DEFAULTS.thinking_max_tokens_upper_bound,
         non_thinking_max_tokens_upper_bound=DEFAULTS.non_thinking_max_tokens_upper_bound,
+        tool_pairing=pairing_name(DEFAULTS.tool_pairing),
+        forced_tool_choice=forced_name(DEFAULTS.forced_tool_choice),
+        max_choices=DEFAULTS.max_choices,
     ))]
+    #[allow(clippy::too_many_arguments)] // One keyword an option.
     fn new(
         default_thinking_mode: bool,
         reasoning_content_behavior: ReasoningContentBehavior,
@@ -119,16 +124,22 @@ impl ConversionOptions {
         messages_web_search: WebSearchBehavior,
         thinking_max_tokens_upper_bound: u32,
         non_thinking_max_tokens_upper_bound: u32,
-    ) -> Self {
-        Self(core::ConversionOptions {
+        tool_pairing: &str,
+        forced_tool_choice: &str,
+        max_choices: u8,
+    ) -> PyResult<Self> {
+        Ok(Self(core::ConversionOptions {
             default_thinking_mode,
             reasoning_content_behavior: reasoning_content_behavior.into(),
             responses_web_search: responses_web_search.into(),
             messages_web_search: messages_web_search.into(),
             thinking_max_tokens_upper_bound,
             non_thinking_max_tokens_upper_bound,
+            tool_pairing: pairing(tool_pairing)?,
+            forced_tool_choice: forced(forced_tool_choice)?,
+            max_choices: choices(max_choices)?,
             ..DEFAULTS.clone()
-        })
+        }))
     }
 
     /// Whether a request that says nothing about thinking thinks.
@@ -165,6 +176,24 @@ impl ConversionOptions {
     #[getter]
     fn non_thinking_max_tokens_upper_bound(&self) -> u32 {
         self.0.non_thinking_max_tokens_upper_bound
+    }
+
+    /// What to do with calls and results that do not pair: `repair` or `refuse`.
+    #[getter]
+    fn tool_pairing(&self) -> &'static str {
+        pairing_name(self.0.tool_pairing)
+    }
+
+    /// What to do with a forced call in thinking mode: `constrain` or `refuse`.
+    #[getter]
+    fn forced_tool_choice(&self) -> &'static str {
+        forced_name(self.0.forced_tool_choice)
+    }
+
+    /// The largest `n` of Chat Completions.
+    #[getter]
+    fn max_choices(&self) -> u8 {
+        self.0.max_choices
     }
 
     /// The accepted model names with their versions, as a new dictionary.
@@ -226,9 +255,57 @@ impl ConversionOptions {
         Ok(self.with(|options| options.model_versions_by_name = names))
     }
 
+    /// Returns options that treat calls and results that do not pair in another way.
+    fn with_tool_pairing(&self, tool_pairing: &str) -> PyResult<Self> {
+        let tool_pairing = pairing(tool_pairing)?;
+        Ok(self.with(|options| options.tool_pairing = tool_pairing))
+    }
+
+    /// Returns options that treat a forced call in thinking mode in another way.
+    fn with_forced_tool_choice(&self, forced_tool_choice: &str) -> PyResult<Self> {
+        let forced_tool_choice = forced(forced_tool_choice)?;
+        Ok(self.with(|options| options.forced_tool_choice = forced_tool_choice))
+    }
+
+    /// Returns options with another largest `n` of Chat Completions, 1 to 128.
+    fn with_max_choices(&self, max_choices: u8) -> PyResult<Self> {
+        let max_choices = choices(max_choices)?;
+        Ok(self.with(|options| options.max_choices = max_choices))
+    }
+
     /// Returns options with other spellings of the special tokens.
     fn with_special_tokens(&self, special_tokens: &SpecialTokens) -> Self {
         self.with(|options| options.special_tokens = special_tokens.0.clone())
+    }
+}
+
+fn pairing(name: &str) -> PyResult<core::ToolPairing> {
+    choose("tool_pairing", name, &[core::ToolPairing::Repair, core::ToolPairing::Refuse], pairing_name)
+}
+
+fn pairing_name(value: core::ToolPairing) -> &'static str {
+    match value {
+        core::ToolPairing::Repair => "repair",
+        core::ToolPairing::Refuse => "refuse",
+    }
+}
+
+fn forced(name: &str) -> PyResult<core::ForcedToolChoice> {
+    let all = [core::ForcedToolChoice::Constrain, core::ForcedToolChoice::Refuse];
+    choose("forced_tool_choice", name, &all, forced_name)
+}
+
+fn forced_name(value: core::ForcedToolChoice) -> &'static str {
+    match value {
+        core::ForcedToolChoice::Constrain => "constrain",
+        core::ForcedToolChoice::Refuse => "refuse",
+    }
+}
+
+fn choices(most: u8) -> PyResult<u8> {
+    match most {
+        1..=128 => Ok(most),
+        _ => Err(PyValueError::new_err(format!("invalid max_choices {most}; expected 1 to 128"))),
     }
 }
 
@@ -272,6 +349,12 @@ impl InferenceOptions {
     #[getter]
     fn seed(&self) -> Option<u64> {
         self.0.seed
+    }
+
+    /// How many answers to sample from the one prompt, at least 1.
+    #[getter]
+    fn n(&self) -> u8 {
+        self.0.n
     }
 
     /// What constrained decoding would enforce. Whether an engine does is the caller's choice.

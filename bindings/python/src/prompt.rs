@@ -86,7 +86,7 @@ macro_rules! encoding {
                 let Some(tokenizer) = &self.tokenizer else {
                     return Err(PyRuntimeError::new_err("no tokenizer is attached to the encoding"));
                 };
-                let ids = py.detach(|| tokenizer.encode_prompt(&self.render(conversation)));
+                let ids = py.detach(|| tokenizer.encode_segments(self.render(conversation).segments()));
                 PyList::new(py, ids.map_err(|error| raise(py, error))?)
             }
         }

@@ -1,11 +1,19 @@
 //! What an engine says, and the parsing of it, for Python. Knows no markup and no protocol.
 
-use pyo3::exceptions::PyOverflowError;
+use std::sync::Mutex;
+
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
+use recipe_core::reply::chat::ChatGenerator;
+use recipe_core::reply::ReplyStream;
 use recipe_core::stream as core;
 
-use crate::options::mirror;
+use crate::error::raise;
+use crate::lock;
+use crate::options::{mirror, ParsingOptions};
+use crate::reply::{ChatCompletionChunk, ChatCompletionChunkGenerator};
 use crate::text::Text;
+use crate::tokenizer::Tokenizer;
 
 mirror! {
     core,
@@ -49,7 +57,7 @@ fn count(tokens: u64) -> PyResult<u32> {
 #[pyclass(frozen, module = "deepseek_recipe._native")]
 pub struct InferenceChunk(pub core::InferenceChunk);
 
-type Logprob = (f64, Vec<(u32, f64)>);
+type Logprob = (f32, Vec<(u32, f32)>);
 
 #[pymethods]
 impl InferenceChunk {
@@ -157,5 +165,64 @@ impl InferenceChunk {
             core::InferenceChunk::Finish(reason) => Some(reason.into()),
             _ => None,
         }
+    }
+}
+
+/// Parses an output: engine chunks in, protocol chunks out.
+#[pyclass(frozen, module = "deepseek_recipe._native")]
+pub struct StreamProcessor(Mutex<ReplyStream<ChatGenerator>>);
+
+#[pymethods]
+impl StreamProcessor {
+    #[new]
+    #[pyo3(signature = (generator, options, tokenizer=None))]
+    fn new(
+        generator: &Bound<'_, PyAny>,
+        options: &ParsingOptions,
+        tokenizer: Option<&Bound<'_, Tokenizer>>,
+    ) -> PyResult<Self> {
+        let py = generator.py();
+        let Ok(generator) = generator.cast::<ChatCompletionChunkGenerator>() else {
+            return Err(PyTypeError::new_err("expected a protocol chunk generator"));
+        };
+        let tokenizer = tokenizer.map(|tokenizer| tokenizer.get().0.clone());
+        Ok(Self(Mutex::new(ReplyStream::new(generator.get().take(py)?, options.get(py), tokenizer))))
+    }
+
+    /// Whether the output has ended and the processor has not been closed.
+    #[getter]
+    fn finished(&self, py: Python<'_>) -> bool {
+        lock::state(py, &self.0).is_finished()
+    }
+
+    /// Takes an engine chunk and returns the protocol chunks that it makes.
+    fn push(&self, py: Python<'_>, chunk: &InferenceChunk) -> PyResult<Vec<ChatCompletionChunk>> {
+        let bytes = match &chunk.0 {
+            core::InferenceChunk::Text { content, .. } => content.len(),
+            core::InferenceChunk::Tokens { token_ids, .. } => size_of_val(token_ids.as_slice()),
+            _ => 0,
+        };
+        let mut chunks = Vec::new();
+        let stream = &mut *lock::state(py, &self.0);
+        lock::work(py, bytes, || stream.push(&chunk.0, &mut |chunk| chunks.push(ChatCompletionChunk::of(chunk))))
+            .map_err(|error| raise(py, error))?;
+        Ok(chunks)
+    }
+
+    /// Closes the input and returns the last chunks. Without a `finish` chunk before it, the reply says that it failed.
+    fn finish(&self, py: Python<'_>) -> PyResult<Vec<ChatCompletionChunk>> {
+        let mut chunks = Vec::new();
+        let finished = lock::state(py, &self.0).finish(&mut |chunk| chunks.push(ChatCompletionChunk::of(chunk)));
+        finished.map(|()| chunks).map_err(|error| raise(py, error))
+    }
+
+    /// Ends without any chunk. May be called at any time.
+    fn close(&self, py: Python<'_>) {
+        lock::state(py, &self.0).close();
+    }
+
+    /// Returns a processor that goes on from here by itself.
+    fn __copy__(&self, py: Python<'_>) -> Self {
+        Self(Mutex::new(lock::state(py, &self.0).clone()))
     }
 }
