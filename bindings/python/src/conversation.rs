@@ -55,7 +55,7 @@ impl ToolCall {
 
 /// A declared tool. `parameters` is the JSON Schema of its arguments as JSON objects of Python.
 #[pyclass(frozen, module = "deepseek_recipe._native")]
-pub struct ToolDefinition(core::ToolDefinition);
+pub struct ToolDefinition(pub core::ToolDefinition);
 
 #[pymethods]
 impl ToolDefinition {

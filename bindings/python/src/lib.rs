@@ -8,6 +8,7 @@ mod later;
 mod lock;
 mod options;
 mod prompt;
+mod recipe;
 mod reply;
 mod request;
 mod special;
@@ -43,6 +44,8 @@ mod native {
     use crate::options::{ModelVersion, ReasoningContentBehavior, ThinkingInitialStage, WebSearchBehavior};
     #[pymodule_export]
     use crate::prompt::{DeepseekV41Encoding, DeepseekV4Encoding, RenderedPrompt};
+    #[pymodule_export]
+    use crate::recipe::{Event, OutputParser, ReplyStream};
     #[pymodule_export]
     use crate::reply::{ChatCompletionChunk, ChatCompletionChunkGenerator, ChatCompletionResponse};
     #[pymodule_export]

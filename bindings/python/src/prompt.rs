@@ -15,7 +15,7 @@ use crate::tokenizer::Tokenizer;
 
 /// A prompt, and which parts of it are special tokens.
 #[pyclass(frozen, module = "deepseek_recipe._native")]
-pub struct RenderedPrompt(prompt::RenderedPrompt);
+pub struct RenderedPrompt(pub prompt::RenderedPrompt);
 
 #[pymethods]
 impl RenderedPrompt {
@@ -42,6 +42,17 @@ impl RenderedPrompt {
     #[getter]
     fn image_sources<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
         self.0.image_sources().iter().map(|source| ImageSource::object(py, source)).collect()
+    }
+
+    /// The runs of the prompt as pairs of a kind (`special`, `plain` or `image`) and a text, as a new list.
+    #[getter]
+    fn segments(&self) -> Vec<(&'static str, &str)> {
+        let pair = |segment| match segment {
+            prompt::Segment::Special(text) => ("special", text),
+            prompt::Segment::Plain(text) => ("plain", text),
+            prompt::Segment::Image(text) => ("image", text),
+        };
+        self.0.segments().map(pair).collect()
     }
 
     fn __repr__(&self) -> String {

@@ -35,7 +35,7 @@ impl ChatCompletionChunkGenerator {
 
 /// A number that no other generator of this process gets, and that nobody guesses: the standard
 /// library's hash keys are random.
-fn random() -> u128 {
+pub fn random() -> u128 {
     let keys = RandomState::new();
     u128::from(keys.hash_one(0)) << 64 | u128::from(keys.hash_one(1))
 }

@@ -59,6 +59,17 @@ pub struct InferenceChunk(pub core::InferenceChunk);
 
 type Logprob = (f32, Vec<(u32, f32)>);
 
+impl InferenceChunk {
+    /// How much work it is, in bytes.
+    pub fn size(&self) -> usize {
+        match &self.0 {
+            core::InferenceChunk::Text { content, .. } => content.len(),
+            core::InferenceChunk::Tokens { token_ids, .. } => size_of_val(token_ids.as_slice()),
+            _ => 0,
+        }
+    }
+}
+
 #[pymethods]
 impl InferenceChunk {
     /// The engine has taken the request. Only the first chunk of a stream counts as one.
@@ -197,14 +208,9 @@ impl StreamProcessor {
 
     /// Takes an engine chunk and returns the protocol chunks that it makes.
     fn push(&self, py: Python<'_>, chunk: &InferenceChunk) -> PyResult<Vec<ChatCompletionChunk>> {
-        let bytes = match &chunk.0 {
-            core::InferenceChunk::Text { content, .. } => content.len(),
-            core::InferenceChunk::Tokens { token_ids, .. } => size_of_val(token_ids.as_slice()),
-            _ => 0,
-        };
         let mut chunks = Vec::new();
         let stream = &mut *lock::state(py, &self.0);
-        lock::work(py, bytes, || stream.push(&chunk.0, &mut |chunk| chunks.push(ChatCompletionChunk::of(chunk))))
+        lock::work(py, chunk.size(), || stream.push(&chunk.0, &mut |chunk| chunks.push(ChatCompletionChunk::of(chunk))))
             .map_err(|error| raise(py, error))?;
         Ok(chunks)
     }

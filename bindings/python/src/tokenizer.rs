@@ -4,12 +4,13 @@ use std::path::PathBuf;
 
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyString};
+use pyo3::types::{PyBytes, PyList, PyMemoryView, PyString};
 use recipe_core::tokenizer as core;
 
 use crate::error::raise;
 use crate::lock;
 use crate::options::ModelVersion;
+use crate::prompt::RenderedPrompt;
 use crate::text::{read, Text};
 
 /// A byte-level BPE tokenizer with an added vocabulary. It never changes.
@@ -50,6 +51,20 @@ impl Tokenizer {
     fn encode<'py>(&self, text: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyList>> {
         let (py, text) = (text.py(), read(text)?);
         PyList::new(py, lock::work(py, text.len(), || self.0.encode(&text)))
+    }
+
+    /// Returns the ids of a prompt, as a read-only buffer of uint32.
+    fn encode_prompt<'py>(&self, prompt: &Bound<'py, RenderedPrompt>) -> PyResult<Bound<'py, PyAny>> {
+        let (py, prompt) = (prompt.py(), &prompt.get().0);
+        let ids = py.detach(|| self.0.encode_segments(prompt.segments())).map_err(|error| raise(py, error))?;
+        // A memoryview is a buffer that the stable ABI can make from any bytes.
+        let bytes = PyBytes::new_with(py, size_of_val(ids.as_slice()), |bytes| {
+            for (place, id) in bytes.chunks_exact_mut(4).zip(&ids) {
+                place.copy_from_slice(&id.to_ne_bytes());
+            }
+            Ok(())
+        })?;
+        PyMemoryView::from(&bytes)?.call_method1("cast", ("I",))
     }
 
     /// Returns the id of an added token, or `None`.
