@@ -16,6 +16,7 @@ from ._native import (
     DataUrlImageSource,
     DeepseekV4Encoding,
     DeepseekV41Encoding,
+    Event,
     ImageError,
     ImageInfo,
     ImageQuota,
@@ -59,6 +60,7 @@ from ._native import (
     WebSearchBehavior,
     __version__,
 )
+from .recipe import Encoded, Recipe, Reply, Segment, encode, stream_parse
 
 __all__ = [
     "IMAGE_SPECIAL_TOKEN_ID",
@@ -76,6 +78,8 @@ __all__ = [
     "DataUrlImageSource",
     "DeepseekV4Encoding",
     "DeepseekV41Encoding",
+    "Encoded",
+    "Event",
     "ImageError",
     "ImageInfo",
     "ImageQuota",
@@ -98,13 +102,16 @@ __all__ = [
     "PreprocessOptions",
     "PromptUsage",
     "ReasoningContentBehavior",
+    "Recipe",
     "RenderedPrompt",
+    "Reply",
     "ReqwestImageFetcher",
     "ResponsesChunkGenerator",
     "ResponsesEcho",
     "ResponsesRequest",
     "ResponsesResponse",
     "ResponsesStreamEvent",
+    "Segment",
     "SpecialToken",
     "SpecialTokens",
     "StreamProcessor",
@@ -118,4 +125,6 @@ __all__ = [
     "UserMessage",
     "WebSearchBehavior",
     "__version__",
+    "encode",
+    "stream_parse",
 ]
