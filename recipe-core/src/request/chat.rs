@@ -140,7 +140,11 @@ impl ChatRequest {
         let n = self.n.unwrap_or(1);
         let most = options.max_choices;
         if n == 0 || n > most {
-            return Err(Error::conversion(format!("Invalid n value, the valid range of n is [1, {most}]")).at("n"));
+            return Err(Error::conversion(match most {
+                1 => "Invalid n value (currently only n = 1 is supported)".to_owned(),
+                most => format!("Invalid n value, the valid range of n is [1, {most}]"),
+            })
+            .at("n"));
         }
         check_penalty("presence_penalty", self.presence_penalty)?;
         check_penalty("frequency_penalty", self.frequency_penalty)?;
