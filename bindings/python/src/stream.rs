@@ -210,8 +210,10 @@ impl StreamProcessor {
     fn push(&self, py: Python<'_>, chunk: &InferenceChunk) -> PyResult<Vec<ChatCompletionChunk>> {
         let mut chunks = Vec::new();
         let stream = &mut *lock::state(py, &self.0);
-        lock::work(py, chunk.size(), || stream.push(&chunk.0, &mut |chunk| chunks.push(ChatCompletionChunk::of(chunk))))
-            .map_err(|error| raise(py, error))?;
+        lock::work(py, chunk.size(), || {
+            stream.push(&chunk.0, &mut |chunk| chunks.push(ChatCompletionChunk::of(chunk)))
+        })
+        .map_err(|error| raise(py, error))?;
         Ok(chunks)
     }
 
