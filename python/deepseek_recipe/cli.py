@@ -109,7 +109,7 @@ def _parse(options: argparse.Namespace) -> None:
 
 
 def _demo(options: argparse.Namespace) -> None:
-    files = resources.files(__package__) / "demo"
+    files = resources.files("deepseek_recipe") / "demo"
     encoded = encode(files.joinpath("request.json").read_bytes())
     output = encoded.tokenizer.encode(files.joinpath("output.txt").read_text(encoding="utf-8"))
 
