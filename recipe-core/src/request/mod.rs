@@ -42,6 +42,8 @@ pub struct ConversationRequest {
     pub custom_tools: Vec<String>,
     /// The namespaces that a Responses reply tells function names apart by.
     pub namespace_tool_map: NamespaceToolMap,
+    /// Whether a Responses reply asks the client for more tools where the model calls `tool_search`.
+    pub tool_search: bool,
     /// What a Responses reply repeats of its request.
     pub echo: Option<Arc<ResponsesEcho>>,
 }
@@ -58,6 +60,7 @@ impl ConversationRequest {
             include_usage: false,
             custom_tools: Vec::new(),
             namespace_tool_map: NamespaceToolMap::new(),
+            tool_search: false,
             echo: None,
         }
     }
@@ -368,6 +371,7 @@ impl Checked {
             include_usage: self.include_usage,
             custom_tools: chosen.custom.into_iter().map(|tool| tool.name).collect(),
             namespace_tool_map: NamespaceToolMap::new(),
+            tool_search: false,
             echo: None,
         }
     }

@@ -9,6 +9,7 @@ mod history;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+pub(crate) use declared::TOOL_SEARCH;
 pub use echo::ResponsesEcho;
 
 use super::shape::{shape, FromValue, Lenient, StringOrList};
@@ -158,7 +159,7 @@ impl ResponsesRequest {
             include_usage: false,
         };
         let request = checked.into_request(inference, options);
-        Ok(ConversationRequest { namespace_tool_map, echo: Some(echo), ..request })
+        Ok(ConversationRequest { namespace_tool_map, tool_search: names.tool_search, echo: Some(echo), ..request })
     }
 }
 

@@ -12,7 +12,7 @@ use crate::request::custom::{self, CustomTool};
 use crate::request::tools::{check_name, check_plain_name};
 
 /// What a search for tools is called for the model.
-pub(super) const TOOL_SEARCH: &str = "tool_search";
+pub(crate) const TOOL_SEARCH: &str = "tool_search";
 const APPLY_PATCH: &str = "apply_patch";
 const APPLY_PATCH_DESCRIPTION: &str = include_str!("apply_patch.txt");
 
@@ -31,6 +31,8 @@ pub(super) struct ToolNames<'o> {
     suffixes: HashMap<String, u32>,
     /// Function names of namespace tools.
     pub(super) map: NamespaceToolMap,
+    /// Whether the model may search for tools.
+    pub(super) tool_search: bool,
 }
 
 impl<'o> ToolNames<'o> {
@@ -42,6 +44,7 @@ impl<'o> ToolNames<'o> {
             by_namespace: HashMap::new(),
             suffixes: HashMap::new(),
             map: NamespaceToolMap::new(),
+            tool_search: false,
         }
     }
 
@@ -64,7 +67,10 @@ impl<'o> ToolNames<'o> {
                     names.push(name.clone());
                 }
                 KnownTool::Namespace(namespace) => self.name_all(namespace, &format!("{path}[{i}]"), &mut names)?,
-                KnownTool::ToolSearch(search) if self.is_function(search) => names.push(TOOL_SEARCH.to_owned()),
+                KnownTool::ToolSearch(search) if self.is_function(search) => {
+                    names.push(TOOL_SEARCH.to_owned());
+                    self.tool_search = true;
+                }
                 KnownTool::ToolSearch(_) => {}
                 KnownTool::WebSearch(_) | KnownTool::DatedWebSearch(_) => {
                     if self.options.responses_web_search == WebSearchBehavior::Reject {
@@ -130,7 +136,7 @@ impl<'o> ToolNames<'o> {
         self.by_namespace.get(&place).cloned().unwrap_or_else(|| self.join(&place.0, &place.1))
     }
 
-    /// Whether the model may search for tools: only V4.1 can, and only if the client answers.
+    /// Whether a search becomes a function: only V4.1 can search, and only if the client answers.
     fn is_function(&self, search: &ToolSearch) -> bool {
         self.version == ModelVersion::DeepseekV41Flash && search.execution == Some(Execution::Client)
     }
