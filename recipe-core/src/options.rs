@@ -72,7 +72,7 @@ pub struct ConversionOptions {
     pub tool_pairing: ToolPairing,
     /// See [`ForcedToolChoice`].
     pub forced_tool_choice: ForcedToolChoice,
-    /// The largest `n` of Chat Completions, 1 to 128.
+    /// The largest `n` of Chat Completions, 1 to 128. One is what the reference takes.
     pub max_choices: u8,
 }
 
@@ -92,7 +92,7 @@ impl Default for ConversionOptions {
             special_tokens: SpecialTokens::default(),
             tool_pairing: ToolPairing::Repair,
             forced_tool_choice: ForcedToolChoice::Constrain,
-            max_choices: 8,
+            max_choices: 1,
         }
     }
 }

@@ -77,6 +77,11 @@ impl ChatGenerator {
         self
     }
 
+    /// The Unix time in seconds that the chunks say.
+    pub fn created(&self) -> u64 {
+        self.created
+    }
+
     fn open(&mut self, usage: PromptUsage, system_fingerprint: Option<&str>) {
         self.prompt = usage;
         let mut json = String::from("{\"id\":");
@@ -356,6 +361,11 @@ impl ChatResponse {
             usage: None,
             error: None,
         }
+    }
+
+    /// Whether the reply failed.
+    pub fn is_failed(&self) -> bool {
+        self.error.is_some()
     }
 
     /// Adds a chunk.

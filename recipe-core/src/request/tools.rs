@@ -39,25 +39,24 @@ fn check_letters(name: &str, marks: &[u8], path: impl Fn() -> String) -> Result<
     Err(Error::conversion(format!("Invalid '{}': {fault}", path())).at(path()))
 }
 
-/// Checks the parameters of declared tools, normalises those of strict ones, and checks that the
-/// names are unique. Missing parameters become `{}`.
+/// Checks declared tools one by one: the name is a new one, and the parameters are right. Those of
+/// strict tools are normalised, missing ones become `{}`.
 pub(crate) fn check_definitions(tools: &mut [ToolDefinition]) -> Result<()> {
-    for tool in tools.iter_mut() {
-        let parameters = tool.parameters.take();
-        tool.parameters = Some(if tool.strict == Some(true) {
-            schema::strict_parameters(parameters.as_ref())?
+    let mut names = HashSet::with_capacity(tools.len());
+    for ToolDefinition { name, parameters, strict, .. } in tools {
+        if !names.insert(name.as_str()) {
+            return Err(Error::conversion("Tool names must be unique."));
+        }
+        let given = parameters.take();
+        *parameters = Some(if *strict == Some(true) {
+            schema::strict_parameters(given.as_ref())?
         } else {
-            let parameters = parameters.unwrap_or_else(|| Value::Object(Default::default()));
-            check_parameters(&tool.name, &parameters)?;
-            parameters
+            let given = given.unwrap_or_else(|| Value::Object(Default::default()));
+            check_parameters(name, &given)?;
+            given
         });
     }
-    let mut names = HashSet::with_capacity(tools.len());
-    if tools.iter().all(|tool| names.insert(tool.name.as_str())) {
-        Ok(())
-    } else {
-        Err(Error::conversion("Tool names must be unique."))
-    }
+    Ok(())
 }
 
 /// The parameters of a tool that is not strict: no member at all, or a valid schema of an object.
@@ -171,13 +170,19 @@ fn allowed_places(
 }
 
 impl Chosen {
-    /// Strict and other tools do not mix.
-    pub(crate) fn check_strict_mix(&self) -> Result<()> {
+    /// Strict tools mix neither with others nor with an answer format, be it `text`, that the request sets.
+    pub(crate) fn check_strict(&self, sets_format: bool) -> Result<()> {
         let strict = self.tools.iter().filter(|tool| tool.strict == Some(true)).count();
-        if strict == 0 || strict == self.tools.len() {
+        if strict == 0 {
             return Ok(());
         }
-        Err(Error::conversion("Cannot use strict tool with non-strict tool in the same request"))
+        if strict < self.tools.len() {
+            return Err(Error::conversion("Cannot use strict tool with non-strict tool in the same request"));
+        }
+        if sets_format {
+            return Err(Error::conversion("response_format should not be used with tools"));
+        }
+        Ok(())
     }
 
     /// The constraint that the tools and the choice make, if there are tools.
