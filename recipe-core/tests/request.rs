@@ -10,9 +10,10 @@ use recipe_core::conversation::{ToolCall, ToolDefinition};
 use recipe_core::json::{Number, Object, Value};
 use recipe_core::options::{
     ConversionOptions, ForcedToolChoice, InferenceOptions, ModelVersion, ParsingOptions, ReasoningContentBehavior,
-    ThinkingInitialStage, ToolPairing,
+    ThinkingInitialStage, ToolPairing, WebSearchBehavior,
 };
 use recipe_core::request::chat::ChatRequest;
+use recipe_core::request::responses::ResponsesRequest;
 use recipe_core::request::ConversationRequest;
 use recipe_core::Result;
 
@@ -167,6 +168,7 @@ fn options_of(case: &Value<'_>) -> ConversionOptions {
             ("reasoning_content_behavior", Some("Reject")) => {
                 options.reasoning_content_behavior = ReasoningContentBehavior::Reject;
             }
+            ("responses_web_search", Some("Reject")) => options.responses_web_search = WebSearchBehavior::Reject,
             ("thinking_max_tokens_upper_bound", _) => options.thinking_max_tokens_upper_bound = number(),
             ("max_choices", _) => options.max_choices = u8::try_from(number()).expect("a small number"),
             ("tool_pairing", Some("refuse")) => options.tool_pairing = ToolPairing::Refuse,
@@ -186,14 +188,34 @@ fn options_of(case: &Value<'_>) -> ConversionOptions {
     options
 }
 
+/// The protocol of a case; most are of Chat Completions and do not say so.
+fn protocol<'a>(case: &'a Value<'_>) -> &'a str {
+    case.get("protocol").and_then(Value::as_str).unwrap_or("chat_completions")
+}
+
 fn convert(case: &Value<'_>) -> Result<ConversationRequest> {
+    match protocol(case) {
+        "chat_completions" => convert_as(case, ChatRequest::parse, ChatRequest::from_value, ChatRequest::convert),
+        "responses" => {
+            convert_as(case, ResponsesRequest::parse, ResponsesRequest::from_value, ResponsesRequest::convert)
+        }
+        other => panic!("unknown protocol {other:?}"),
+    }
+}
+
+fn convert_as<R>(
+    case: &Value<'_>,
+    parse: fn(&[u8]) -> Result<R>,
+    from_value: fn(Value<'_>) -> Result<R>,
+    convert: fn(R, &ConversionOptions) -> Result<ConversationRequest>,
+) -> Result<ConversationRequest> {
     let options = options_of(case);
     if let Some(text) = case.get("body_text").and_then(Value::as_str) {
-        return ChatRequest::parse(text.as_bytes())?.convert(&options);
+        return convert(parse(text.as_bytes())?, &options);
     }
     let body = case.get("body").expect("a case has a body");
-    let from_value = ChatRequest::from_value(body.clone()).and_then(|request| request.convert(&options));
-    let from_text = ChatRequest::parse(body.to_compact().as_bytes()).and_then(|request| request.convert(&options));
+    let from_value = from_value(body.clone()).and_then(|request| convert(request, &options));
+    let from_text = parse(body.to_compact().as_bytes()).and_then(|request| convert(request, &options));
     assert_eq!(from_value, from_text, "the text and the value of a body differ");
     from_value
 }
@@ -290,7 +312,8 @@ fn recorded_answers_agree() {
         let answers = lines(&Path::new(&folder).join("golden").join(name));
         let answers: HashMap<String, Value<'_>> = answers.into_iter().map(|answer| (id(&answer), answer)).collect();
         for case in lines(&Path::new(&folder).join("cases").join(name)) {
-            if case.get("protocol").and_then(Value::as_str) == Some("chat_completions") {
+            let of_protocol = case.get("protocol").and_then(Value::as_str);
+            if of_protocol.is_some_and(|protocol| ["chat_completions", "responses"].contains(&protocol)) {
                 count += 1;
                 if !on_purpose.contains(&id(&case)) {
                     differing.extend(difference(&case, &reduced(&answers[&id(&case)])));

@@ -3,6 +3,9 @@
 //! A protocol is a [`Reply`] that makes [`Chunk`]s. [`ReplyStream`] puts one behind a stream processor.
 
 pub mod chat;
+mod custom_input;
+mod json;
+pub mod responses;
 
 use std::sync::Arc;
 

@@ -3,9 +3,13 @@
 
 pub mod chat;
 mod content;
+mod custom;
 mod pairing;
+pub mod responses;
 mod shape;
 mod tools;
+
+use std::sync::Arc;
 
 use crate::conversation::{Conversation, Effort, Message, ResponseFormat, ToolChoice};
 use crate::error::{Error, Result};
@@ -15,6 +19,7 @@ use crate::options::{
     ReasoningContentBehavior, ThinkingInitialStage,
 };
 use crate::schema;
+use responses::{NamespaceToolMap, ResponsesEcho};
 use shape::{names, FromValue};
 use tools::Chosen;
 
@@ -33,6 +38,14 @@ pub struct ConversationRequest {
     pub stream: bool,
     /// Whether a Chat reply in chunks mentions the usage in every chunk.
     pub include_usage: bool,
+    /// The names of tools whose input is free text.
+    pub custom_tools: Vec<String>,
+    /// The namespaces that a Responses reply tells function names apart by.
+    pub namespace_tool_map: NamespaceToolMap,
+    /// Whether a Responses reply asks the client for more tools where the model calls `tool_search`.
+    pub tool_search: bool,
+    /// What a Responses reply repeats of its request.
+    pub echo: Option<Arc<ResponsesEcho>>,
 }
 
 impl ConversationRequest {
@@ -45,6 +58,10 @@ impl ConversationRequest {
             model_version,
             stream: false,
             include_usage: false,
+            custom_tools: Vec::new(),
+            namespace_tool_map: NamespaceToolMap::new(),
+            tool_search: false,
+            echo: None,
         }
     }
 
@@ -352,6 +369,10 @@ impl Checked {
             model_version: self.model_version,
             stream: self.stream,
             include_usage: self.include_usage,
+            custom_tools: chosen.custom.into_iter().map(|tool| tool.name).collect(),
+            namespace_tool_map: NamespaceToolMap::new(),
+            tool_search: false,
+            echo: None,
         }
     }
 }
