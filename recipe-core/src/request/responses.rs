@@ -133,7 +133,7 @@ impl ResponsesRequest {
                 AnswerFormat::json_schema(schema, strict == Some(true))?
             }
         };
-        chosen.check_strict_mix()?;
+        chosen.check_strict(!matches!(answer.format, ResponseFormat::Text))?;
         let sampling = Sampling { temperature: self.temperature, top_p: self.top_p };
         sampling.check()?;
         check_top_logprobs(self.top_logprobs)?;
