@@ -910,6 +910,174 @@ class ChatCompletionResponse:
         """Returns the data that ends a stream of server-sent events: `[DONE]`."""
 
 @final
+class MessagesRequest:
+    """A Messages request from JSON text (`str` or `bytes`) or from Json.
+
+    Raises `ValueError` if the body is no JSON text or has another shape; such errors carry `status_code` (400) and
+    `body`, the error reply. Unknown fields are ignored. `convert` uses a request up.
+    """
+
+    def __new__(cls, body: _Json) -> Self: ...
+    @property
+    def model(self) -> str:
+        """The requested model name. Raises `RuntimeError` once the request is used up."""
+
+    def convert(self, options: ConversionOptions) -> ConversationRequest:
+        """Converts the request, which is used up by that, also when it fails. Other threads run meanwhile.
+
+        Raises `ConversionError` if the request cannot be served, and `RuntimeError` if it is used up already.
+        """
+
+    @staticmethod
+    def chunk_generator(request: ConversationRequest, id: str, model: str) -> MessagesChunkGenerator:
+        """Returns a generator of the reply's events, with the id and the model name that they mention."""
+
+@final
+class MessagesChunkGenerator:
+    """Makes the events of a Messages reply. A `StreamProcessor` uses it up."""
+
+    def __new__(cls, id: str, model: str, thinking_mode: bool) -> Self: ...
+    def with_signature(self, signature: str) -> MessagesChunkGenerator:
+        """Returns a generator that signs thinking blocks so (default: the id), and uses this one up."""
+
+@final
+class MessagesStreamEvent:
+    """One event of a Messages reply, until a response accumulates it."""
+
+    def to_json(self) -> str:
+        """Returns the event as JSON text, as the protocol sends it. Raises `RuntimeError` once it is used up."""
+
+@final
+class MessagesResponse:
+    """The complete Messages response: what the events so far add up to.
+
+    `created` is not part of it. The two counts stand in it until the first event brings others.
+    """
+
+    def __new__(cls, id: str, model: str, created: int, prompt_tokens: int, prompt_cache_hit_tokens: int) -> Self: ...
+    def accumulate(self, chunk: MessagesStreamEvent) -> None:
+        """Adds an event, which is used up by that. Raises `RuntimeError` if it is used up already."""
+
+    def to_json(self) -> str:
+        """Returns the response as JSON text, also before the reply is complete."""
+
+    @staticmethod
+    def sse_event_name(chunk: MessagesStreamEvent) -> str | None:
+        """Returns the name of an event's server-sent event: its type."""
+
+    @staticmethod
+    def sse_done_data() -> str | None:
+        """Returns `None`: the last event ends the stream."""
+
+@final
+class ResponsesRequest:
+    """A Responses request from JSON text (`str` or `bytes`) or from Json.
+
+    Raises `ValueError` if the body is no JSON text or has another shape; such errors carry `status_code` (400) and
+    `body`, the error reply. Unknown fields are ignored. `convert` uses a request up.
+    """
+
+    def __new__(cls, body: _Json) -> Self: ...
+    @property
+    def model(self) -> str:
+        """The requested model name. Raises `RuntimeError` once the request is used up."""
+
+    def convert(self, options: ConversionOptions) -> ConversationRequest:
+        """Converts the request, which is used up by that, also when it fails. Other threads run meanwhile.
+
+        Raises `ConversionError` if the request cannot be served, and `RuntimeError` if it is used up already.
+        """
+
+    def echo(self) -> ResponsesEcho:
+        """Returns the settings that response objects report. Raises `RuntimeError` once the request is used up."""
+
+    def namespace_tool_map(self, options: ConversionOptions) -> dict[str, tuple[str, str]]:
+        """Returns the function names of declared namespaces with their namespace and local name.
+
+        Raises `ConversionError` if the declarations cannot be served, and `RuntimeError` once the request is used up.
+        """
+
+    @staticmethod
+    def chunk_generator(request: ConversationRequest, id: str, model: str) -> ResponsesChunkGenerator:
+        """Returns a generator of the reply's events, with the id and the model name that they mention."""
+
+@final
+class ResponsesChunkGenerator:
+    """Makes the events of a Responses reply. A `StreamProcessor` uses it up."""
+
+    def with_echo(self, echo: ResponsesEcho) -> ResponsesChunkGenerator:
+        """Returns a generator that reports these settings, and uses this one up."""
+
+    def with_namespace_tool_map(self, namespace_tool_map: dict[str, tuple[str, str]]) -> ResponsesChunkGenerator:
+        """Returns a generator with these names for the functions of namespaces, and uses this one up."""
+
+@final
+class ResponsesStreamEvent:
+    """One event of a Responses reply, until a response accumulates it."""
+
+    def to_json(self) -> str:
+        """Returns the event as JSON text, as the protocol sends it. Raises `RuntimeError` once it is used up."""
+
+@final
+class ResponsesResponse:
+    """The complete Responses response: what the events so far add up to.
+
+    `created` is the Unix time in seconds. The usage comes with the events.
+    """
+
+    def __new__(cls, id: str, model: str, created: int, prompt_tokens: int, prompt_cache_hit_tokens: int) -> Self: ...
+    def accumulate(self, chunk: ResponsesStreamEvent) -> None:
+        """Adds an event, which is used up by that. Raises `RuntimeError` if it is used up already."""
+
+    def to_json(self) -> str:
+        """Returns the response as JSON text, also before the reply is complete."""
+
+    @staticmethod
+    def sse_event_name(chunk: ResponsesStreamEvent) -> str | None:
+        """Returns the name of an event's server-sent event: its type."""
+
+    @staticmethod
+    def sse_done_data() -> str | None:
+        """Returns `None`: the last event ends the stream."""
+
+@final
+class ResponsesEcho:
+    """The settings of a Responses request that response objects report, or those of a request without any."""
+
+    def __new__(cls) -> Self: ...
+    @property
+    def instructions(self) -> str | None:
+        """The instructions."""
+
+    @property
+    def max_output_tokens(self) -> int | None:
+        """The output limit in tokens."""
+
+    @property
+    def temperature(self) -> float:
+        """The temperature, or 1.0; not the one that is sampled with."""
+
+    @property
+    def top_logprobs(self) -> int:
+        """The number of alternatives a token, or 0."""
+
+    @property
+    def top_p(self) -> float:
+        """The nucleus mass, or 1.0; not the one that is sampled with."""
+
+    @property
+    def user(self) -> str | None:
+        """The user."""
+
+def read_request(
+    body: _Json, protocol: str | None = None
+) -> ChatCompletionRequest | MessagesRequest | ResponsesRequest:
+    """Reads a body of the named protocol (`chat_completions`, `messages` or `responses`), or of the one it shows.
+
+    Raises `ValueError` as the classes do, for an unknown name, and for a body that could be of two protocols.
+    """
+
+@final
 class StreamProcessor:
     """Parses an output: engine chunks in, protocol chunks out.
 
@@ -918,20 +1086,23 @@ class StreamProcessor:
     """
 
     def __new__(
-        cls, generator: ChatCompletionChunkGenerator, options: ParsingOptions, tokenizer: Tokenizer | None = None
+        cls,
+        generator: ChatCompletionChunkGenerator | MessagesChunkGenerator | ResponsesChunkGenerator,
+        options: ParsingOptions,
+        tokenizer: Tokenizer | None = None,
     ) -> Self: ...
     @property
     def finished(self) -> bool:
         """Whether the output has ended (by a `finish` chunk, a stop sequence or `finish`) and nobody called `close`."""
 
-    def push(self, chunk: InferenceChunk) -> list[ChatCompletionChunk]:
-        """Takes an engine chunk and returns the protocol chunks that it makes.
+    def push(self, chunk: InferenceChunk) -> list[Any]:
+        """Takes an engine chunk and returns the protocol chunks that it makes, of the generator's protocol.
 
         Raises `RuntimeError` after the end, after `close`, for `tokens` without a tokenizer, and if the log
         probabilities are not one an id. The last two close the processor.
         """
 
-    def finish(self) -> list[ChatCompletionChunk]:
+    def finish(self) -> list[Any]:
         """Closes the input and returns the last chunks; none if the output has ended.
 
         Without a `finish` chunk before it, the reply says that the output failed.
@@ -1092,7 +1263,7 @@ class ReplyStream:
 
     def __new__(
         cls,
-        generator: ChatCompletionChunkGenerator,
+        generator: ChatCompletionChunkGenerator | MessagesChunkGenerator | ResponsesChunkGenerator,
         options: ParsingOptions,
         tokenizer: Tokenizer,
         id: str,
@@ -1102,13 +1273,13 @@ class ReplyStream:
     def finished(self) -> bool:
         """Whether the output has ended."""
 
-    def push(self, chunk: InferenceChunk) -> list[ChatCompletionChunk]:
+    def push(self, chunk: InferenceChunk) -> list[Any]:
         """Takes an engine chunk and returns the protocol chunks. Raises `RuntimeError` as `StreamProcessor.push`."""
 
     def push_sse(self, chunk: InferenceChunk) -> bytes:
         """As `push`, as server-sent events."""
 
-    def finish(self) -> list[ChatCompletionChunk]:
+    def finish(self) -> list[Any]:
         """Closes the input and returns the last chunks: a failure, unless the output had ended."""
 
     def finish_sse(self) -> bytes:
@@ -1127,60 +1298,6 @@ class ImageError(Exception):
 
 class CalcResizeError(ValueError):
     """The size of an image does not converge to an allowed count of tokens."""
-
-@final
-class MessagesChunkGenerator:
-    """Waits for the Messages protocol: a call raises `NotImplementedError`."""
-
-    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
-
-@final
-class MessagesRequest:
-    """Waits for the Messages protocol: a call raises `NotImplementedError`."""
-
-    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
-
-@final
-class MessagesResponse:
-    """Waits for the Messages protocol: a call raises `NotImplementedError`."""
-
-    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
-
-@final
-class MessagesStreamEvent:
-    """Waits for the Messages protocol: a call raises `NotImplementedError`."""
-
-    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
-
-@final
-class ResponsesChunkGenerator:
-    """Waits for the Responses protocol: a call raises `NotImplementedError`."""
-
-    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
-
-@final
-class ResponsesEcho:
-    """Waits for the Responses protocol: a call raises `NotImplementedError`."""
-
-    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
-
-@final
-class ResponsesRequest:
-    """Waits for the Responses protocol: a call raises `NotImplementedError`."""
-
-    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
-
-@final
-class ResponsesResponse:
-    """Waits for the Responses protocol: a call raises `NotImplementedError`."""
-
-    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
-
-@final
-class ResponsesStreamEvent:
-    """Waits for the Responses protocol: a call raises `NotImplementedError`."""
-
-    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
 
 @final
 class ImageInfo:

@@ -23,17 +23,27 @@ from ._native import (
     InferenceChunk,
     InferenceFinishReason,
     InferenceOptions,
+    MessagesRequest,
+    MessagesStreamEvent,
     ModelVersion,
     OutputParser,
     ParsingOptions,
     RenderedPrompt,
     ReplyStream,
+    ResponsesRequest,
+    ResponsesStreamEvent,
     ThinkingInitialStage,
     Tokenizer,
+    read_request,
 )
 
 Piece: TypeAlias = "int | str | list[int] | tuple[int, ...] | memoryview | InferenceChunk"
 """What an engine may give at a time: an id, ids, text, or a chunk with its own usage or finish."""
+
+Chunk: TypeAlias = "ChatCompletionChunk | MessagesStreamEvent | ResponsesStreamEvent"
+"""What a reply is made of, in the request's protocol."""
+
+ProtocolName: TypeAlias = Literal["chat_completions", "messages", "responses"]
 
 FinishReason: TypeAlias = Literal["stop", "length", "content_filter"]
 
@@ -42,6 +52,14 @@ _FINISH = {
     "length": InferenceFinishReason.Length,
     "content_filter": InferenceFinishReason.ContentFilter,
 }
+
+
+_REQUESTS: dict[ProtocolName, type[ChatCompletionRequest | MessagesRequest | ResponsesRequest]] = {
+    "chat_completions": ChatCompletionRequest,
+    "messages": MessagesRequest,
+    "responses": ResponsesRequest,
+}
+_ID_PREFIX: dict[ProtocolName, str] = {"chat_completions": "chatcmpl-", "messages": "msg_", "responses": "resp_"}
 
 
 class HasModelDump(Protocol):
@@ -63,7 +81,15 @@ class Segment(NamedTuple):
 class Encoded:
     """A request on its way to an engine, and what is needed to read the answer."""
 
-    def __init__(self, request: ConversationRequest, rendered: RenderedPrompt, tokenizer: Tokenizer, model: str):
+    def __init__(
+        self,
+        protocol: ProtocolName,
+        request: ConversationRequest,
+        rendered: RenderedPrompt,
+        tokenizer: Tokenizer,
+        model: str,
+    ):
+        self.protocol: ProtocolName = protocol
         self.request: ConversationRequest = request
         self.tokenizer: Tokenizer = tokenizer
         self.model: str = model
@@ -72,7 +98,7 @@ class Encoded:
         """The ids, a read-only buffer of uint32: index, iterate, `.tolist()`, or `numpy.asarray` without a copy."""
 
     def __repr__(self) -> str:
-        return f"Encoded(model={self.model!r}, token_ids=<{len(self.token_ids)} ids>, stream={self.stream})"
+        return f"Encoded({self.protocol}, model={self.model!r}, token_ids=<{len(self.token_ids)} ids>)"
 
     @property
     def prompt(self) -> str:
@@ -120,7 +146,7 @@ class Encoded:
 
     def reply(self, *, id: str | None = None, model: str | None = None) -> Reply:
         """A reply to this request. `id` is made up where it is not given; `model` is the requested name."""
-        return Reply(self, id or f"chatcmpl-{uuid.uuid4().hex}", self.model if model is None else model)
+        return Reply(self, id or _ID_PREFIX[self.protocol] + uuid.uuid4().hex, self.model if model is None else model)
 
 
 class Reply:
@@ -129,7 +155,7 @@ class Reply:
     def __init__(self, encoded: Encoded, id: str, model: str):
         self.id: str = id
         self.model: str = model
-        generator = ChatCompletionRequest.chunk_generator(encoded.request, id, model)
+        generator = _REQUESTS[encoded.protocol].chunk_generator(encoded.request, id, model)
         self._stream = ReplyStream(generator, encoded.parsing_options, encoded.tokenizer, id, model)
 
     @property
@@ -137,7 +163,7 @@ class Reply:
         """Whether the output has ended, by `finish` or at a stop sequence. Then the engine can be told to stop."""
         return self._stream.finished
 
-    def push(self, piece: Piece) -> list[ChatCompletionChunk]:
+    def push(self, piece: Piece) -> list[Chunk]:
         """Takes what the engine gave and returns the chunks that it makes; `chunk.to_json()` is what is sent."""
         return self._stream.push(_chunk(piece))
 
@@ -145,7 +171,7 @@ class Reply:
         """As `push`, as server-sent events."""
         return self._stream.push_sse(_chunk(piece))
 
-    def finish(self, reason: FinishReason | None = "stop") -> list[ChatCompletionChunk]:
+    def finish(self, reason: FinishReason | None = "stop") -> list[Chunk]:
         """Ends the output and returns the last chunks, none if it had ended already. `None`: the engine failed."""
         if self.finished or reason is None:
             return self._stream.finish()
@@ -185,15 +211,17 @@ class Recipe:
         self._version = model
         self._tokenizer = tokenizer
 
-    def encode(self, request: Body) -> Encoded:
-        """Converts, renders and encodes a Chat Completions request.
+    def encode(self, request: Body, *, protocol: ProtocolName | None = None) -> Encoded:
+        """Converts, renders and encodes a request of Chat Completions, Messages or Responses.
 
-        `request` is a dict, JSON text or bytes, or an object with `model_dump()`. Raises `ValueError` where it is no
-        request at all and `ConversionError` where it cannot be served; both carry `status_code` and `body`.
+        `request` is a dict, JSON text or bytes, or an object with `model_dump()`. Its shape shows the protocol; one
+        that could be of two is refused with a `ValueError`, and `protocol` says which. Raises `ValueError` where it is
+        no request at all and `ConversionError` where it cannot be served; both carry `status_code` and `body`.
         """
         if not isinstance(request, (str, bytes, Mapping)) and hasattr(request, "model_dump"):
             request = request.model_dump()
-        body = ChatCompletionRequest(request)
+        body = read_request(request, protocol)
+        protocol = next(name for name, kind in _REQUESTS.items() if isinstance(body, kind))
         name = body.model
         options = self._options
         if self._version is not None:
@@ -201,7 +229,7 @@ class Recipe:
         converted = body.convert(options)
         encoding = _ENCODINGS[converted.model_version]().with_special_tokens(options.special_tokens)
         tokenizer = self._tokenizer or Tokenizer.builtin(converted.model_version)
-        return Encoded(converted, encoding.render_conversation(converted.conversation), tokenizer, name)
+        return Encoded(protocol, converted, encoding.render_conversation(converted.conversation), tokenizer, name)
 
     @overload
     def stream_parse(
@@ -302,9 +330,9 @@ async def _parse_async(
 _DEFAULT = Recipe()
 
 
-def encode(request: Body) -> Encoded:
+def encode(request: Body, *, protocol: ProtocolName | None = None) -> Encoded:
     """`Recipe().encode(request)`: see there."""
-    return _DEFAULT.encode(request)
+    return _DEFAULT.encode(request, protocol=protocol)
 
 
 stream_parse = _DEFAULT.stream_parse

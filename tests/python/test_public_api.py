@@ -13,8 +13,6 @@ import deepseek_recipe
 REFERENCE: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "public_api.json").read_text(encoding="utf-8"))
 # Classes that only say what they wait for when they are called.
 WAITING = {
-    "the Messages protocol": {name for name in REFERENCE if name.startswith("Messages")},
-    "the Responses protocol": {name for name in REFERENCE if name.startswith("Responses")},
     "fetching and resizing of images": {"ImageInfo", "ImageQuota", "ImageResolver", "MultiModalData"}
     | {"OpenCvImagePreprocessor", "PreprocessOptions", "ReqwestImageFetcher"},
 }

@@ -192,3 +192,58 @@ def test_refusals_carry_status_and_body() -> None:
     assert json.loads(unreadable.value.body)["error"]["message"] == str(unreadable.value)  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="invalid JSON request: EOF"):
         recipe.encode(b"")
+
+
+USER = [{"role": "user", "content": "Hi"}]
+BLOCKS = [{"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}]}]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "fields"),
+    [
+        ("chat_completions", {"messages": USER}),
+        ("chat_completions", {"messages": [{"role": "system", "content": "s"}, *USER], "max_tokens": 5}),
+        ("chat_completions", {"messages": USER, "max_tokens": 5, "stop": "x"}),
+        ("chat_completions", {"messages": USER, "max_tokens": 5, "tools": [ADD]}),
+        ("messages", {"messages": USER, "max_tokens": 5, "system": "s"}),
+        ("messages", {"messages": BLOCKS}),
+        ("messages", {"messages": USER, "tools": [{"name": "add", "input_schema": {"type": "object"}}]}),
+        ("messages", {"messages": [{"role": "system", "content": "s"}, *USER], "stop_sequences": ["x"]}),
+        ("messages", {"messages": USER, "thinking": {"type": "enabled", "budget_tokens": 1024}}),
+        ("responses", {"input": "Hi"}),
+        ("responses", {"instructions": "Hi"}),
+    ],
+)
+def test_the_shape_shows_the_protocol(protocol: Any, fields: dict[str, Any]) -> None:
+    request = {"model": "DeepSeek-V4.1-Flash", **fields}
+    encoded = recipe.encode(request)
+    assert encoded.protocol == protocol
+    assert encoded.token_ids == recipe.encode(json.dumps(request), protocol=protocol).token_ids
+    reply = encoded.reply()
+    sent = reply.push_sse("a</think>b") + reply.finish_sse()
+    mark = {
+        "chat_completions": b"[DONE]",
+        "messages": b"event: message_stop",
+        "responses": b"event: response.completed",
+    }
+    assert mark[protocol] in sent
+    assert json.dumps(reply.response()).count('"b"') == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "protocols"),
+    [
+        ({"messages": USER, "max_tokens": 5}, "Chat Completions and Messages"),
+        ({"messages": USER, "stop": "x", "system": "s"}, "Chat Completions and Messages"),
+        ({"messages": USER, "input": "x"}, "Responses"),
+    ],
+)
+def test_an_ambiguous_body_is_refused_and_protocol_chooses(fields: dict[str, Any], protocols: str) -> None:
+    request = {"model": "DeepSeek-V4.1-Flash", **fields}
+    with pytest.raises(ValueError, match=f'one of {protocols}.*protocol="chat_completions"'):
+        recipe.encode(request)
+    assert recipe.encode(request, protocol="messages").protocol == "messages"
+    with pytest.raises(
+        ValueError, match='invalid protocol "x"; expected "chat_completions", "messages", or "responses"'
+    ):
+        recipe.encode(request, protocol="x")  # type: ignore[arg-type]

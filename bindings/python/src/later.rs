@@ -42,13 +42,6 @@ macro_rules! later {
     };
 }
 
-later! { "the Messages protocol": MessagesChunkGenerator, MessagesRequest, MessagesResponse, MessagesStreamEvent }
-
-later! {
-    "the Responses protocol": ResponsesChunkGenerator, ResponsesEcho, ResponsesRequest, ResponsesResponse,
-    ResponsesStreamEvent
-}
-
 later! {
     "fetching and resizing of images": ImageInfo, ImageQuota, ImageResolver, MultiModalData, OpenCvImagePreprocessor,
     PreprocessOptions, ReqwestImageFetcher

@@ -33,11 +33,7 @@ mod native {
     #[pymodule_export]
     use crate::later::{ImageInfo, ImageQuota, ImageResolver, MultiModalData, OpenCvImagePreprocessor};
     #[pymodule_export]
-    use crate::later::{MessagesChunkGenerator, MessagesRequest, MessagesResponse, MessagesStreamEvent};
-    #[pymodule_export]
-    use crate::later::{PreprocessOptions, ReqwestImageFetcher, ResponsesChunkGenerator, ResponsesEcho};
-    #[pymodule_export]
-    use crate::later::{ResponsesRequest, ResponsesResponse, ResponsesStreamEvent};
+    use crate::later::{PreprocessOptions, ReqwestImageFetcher};
     #[pymodule_export]
     use crate::options::{ConversionOptions, InferenceOptions, OutputConstraint, ParsingOptions};
     #[pymodule_export]
@@ -49,7 +45,13 @@ mod native {
     #[pymodule_export]
     use crate::reply::{ChatCompletionChunk, ChatCompletionChunkGenerator, ChatCompletionResponse};
     #[pymodule_export]
-    use crate::request::{ChatCompletionRequest, ConversationRequest};
+    use crate::reply::{MessagesChunkGenerator, MessagesResponse, MessagesStreamEvent};
+    #[pymodule_export]
+    use crate::reply::{ResponsesChunkGenerator, ResponsesResponse, ResponsesStreamEvent};
+    #[pymodule_export]
+    use crate::request::{read_request, ChatCompletionRequest, ConversationRequest};
+    #[pymodule_export]
+    use crate::request::{MessagesRequest, ResponsesEcho, ResponsesRequest};
     #[pymodule_export]
     use crate::special::{SpecialToken, SpecialTokens};
     #[pymodule_export]

@@ -5,15 +5,14 @@ use std::sync::Mutex;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use recipe_core::reply::chat::{ChatGenerator, ChatResponse, SSE_DONE};
-use recipe_core::reply::{CallIds, Chunk, ReplyStream as CoreStream};
+use recipe_core::reply::CallIds;
 use recipe_core::stream::{Event as CoreEvent, Events, FinishReason, OutputTools, StreamProcessor};
 
 use crate::conversation::ToolDefinition;
 use crate::error::raise;
 use crate::lock;
 use crate::options::ParsingOptions;
-use crate::reply::{random, ChatCompletionChunk, ChatCompletionChunkGenerator};
+use crate::reply::{objects, output, random, Input, Output};
 use crate::stream::InferenceChunk;
 use crate::text::Text;
 use crate::tokenizer::Tokenizer;
@@ -193,101 +192,54 @@ impl OutputParser {
 
 /// A reply in the protocol of its generator: engine chunks in, protocol chunks out, the complete response kept.
 #[pyclass(frozen, module = "deepseek_recipe._native")]
-pub struct ReplyStream(Mutex<State>);
-
-struct State {
-    stream: CoreStream<ChatGenerator>,
-    response: ChatResponse,
-}
-
-impl State {
-    fn push(&mut self, input: Input<'_>) -> recipe_core::Result<Vec<ChatCompletionChunk>> {
-        let (mut chunks, response) = (Vec::new(), &mut self.response);
-        input.to(&mut self.stream, &mut |chunk| {
-            response.accumulate(chunk.clone());
-            chunks.push(ChatCompletionChunk::of(chunk));
-        })?;
-        Ok(chunks)
-    }
-
-    fn push_sse(&mut self, input: Input<'_>) -> recipe_core::Result<String> {
-        let (mut sent, response) = (String::new(), &mut self.response);
-        input.to(&mut self.stream, &mut |chunk| {
-            chunk.write_sse(&mut sent);
-            response.accumulate(chunk);
-        })?;
-        Ok(sent)
-    }
-}
-
-/// What comes from the engine.
-enum Input<'a> {
-    Chunk(&'a recipe_core::stream::InferenceChunk),
-    /// The input is closed.
-    Close,
-}
-
-impl Input<'_> {
-    fn to(
-        self,
-        stream: &mut CoreStream<ChatGenerator>,
-        chunk: &mut dyn FnMut(recipe_core::reply::chat::ChatChunk<'_>),
-    ) -> recipe_core::Result<()> {
-        match self {
-            Self::Chunk(input) => stream.push(input, chunk),
-            Self::Close => stream.finish(chunk),
-        }
-    }
-}
+pub struct ReplyStream(Mutex<Box<dyn Output>>);
 
 #[pymethods]
 impl ReplyStream {
     #[new]
     fn new(
-        py: Python<'_>,
-        generator: &ChatCompletionChunkGenerator,
+        generator: &Bound<'_, PyAny>,
         options: &ParsingOptions,
         tokenizer: &Tokenizer,
         id: Text,
         model: Text,
     ) -> PyResult<Self> {
-        let generator = generator.take(py)?;
-        let response = ChatResponse::new(&id.0, &model.0, generator.created());
-        let stream = CoreStream::new(generator, options.get(py), Some(tokenizer.0.clone()));
-        Ok(Self(Mutex::new(State { stream, response })))
+        let options = options.get(generator.py());
+        let output = output(generator, options, Some(tokenizer.0.clone()), Some((&id.0, &model.0)))?;
+        Ok(Self(Mutex::new(output)))
     }
 
     /// Whether the output has ended.
     #[getter]
     fn finished(&self, py: Python<'_>) -> bool {
-        lock::state(py, &self.0).stream.is_finished()
+        lock::state(py, &self.0).is_finished()
     }
 
     /// Takes an engine chunk and returns the protocol chunks that it makes.
-    fn push(&self, py: Python<'_>, chunk: &InferenceChunk) -> PyResult<Vec<ChatCompletionChunk>> {
-        let state = &mut *lock::state(py, &self.0);
-        lock::work(py, chunk.size(), || state.push(Input::Chunk(&chunk.0))).map_err(|error| raise(py, error))
+    fn push<'py>(&self, py: Python<'py>, chunk: &InferenceChunk) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let output = &mut *lock::state(py, &self.0);
+        objects(py, lock::work(py, chunk.size(), || output.push(Input::Chunk(&chunk.0))))
     }
 
     /// As `push`, as server-sent events.
     fn push_sse<'py>(&self, py: Python<'py>, chunk: &InferenceChunk) -> PyResult<Bound<'py, PyBytes>> {
-        let state = &mut *lock::state(py, &self.0);
-        let sent = lock::work(py, chunk.size(), || state.push_sse(Input::Chunk(&chunk.0)));
+        let output = &mut *lock::state(py, &self.0);
+        let sent = lock::work(py, chunk.size(), || output.push_sse(Input::Chunk(&chunk.0)));
         sent.map(|sent| PyBytes::new(py, sent.as_bytes())).map_err(|error| raise(py, error))
     }
 
     /// Closes the input and returns the last chunks: a failure, unless the output had ended.
-    fn finish(&self, py: Python<'_>) -> PyResult<Vec<ChatCompletionChunk>> {
-        lock::state(py, &self.0).push(Input::Close).map_err(|error| raise(py, error))
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        objects(py, lock::state(py, &self.0).push(Input::Close))
     }
 
-    /// As `finish`, as server-sent events, with the end of the stream behind them unless the reply failed.
+    /// As `finish`, as server-sent events, with the protocol's end mark behind them unless the reply failed.
     fn finish_sse<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let state = &mut *lock::state(py, &self.0);
-        let mut sent = state.push_sse(Input::Close).map_err(|error| raise(py, error))?;
-        if !state.response.is_failed() {
+        let output = &mut *lock::state(py, &self.0);
+        let mut sent = output.push_sse(Input::Close).map_err(|error| raise(py, error))?;
+        if let Some(done) = output.done() {
             sent.push_str("data: ");
-            sent.push_str(SSE_DONE);
+            sent.push_str(done);
             sent.push_str("\n\n");
         }
         Ok(PyBytes::new(py, sent.as_bytes()))
@@ -295,8 +247,6 @@ impl ReplyStream {
 
     /// Returns the complete response as JSON text, also before the reply is complete.
     fn response_json(&self, py: Python<'_>) -> String {
-        let mut json = String::new();
-        lock::state(py, &self.0).response.write_json(&mut json);
-        json
+        lock::state(py, &self.0).response_json()
     }
 }

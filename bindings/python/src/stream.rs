@@ -2,16 +2,13 @@
 
 use std::sync::Mutex;
 
-use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
-use recipe_core::reply::chat::ChatGenerator;
-use recipe_core::reply::ReplyStream;
 use recipe_core::stream as core;
 
-use crate::error::raise;
 use crate::lock;
 use crate::options::{mirror, ParsingOptions};
-use crate::reply::{ChatCompletionChunk, ChatCompletionChunkGenerator};
+use crate::reply::{objects, output, Input, Output};
 use crate::text::Text;
 use crate::tokenizer::Tokenizer;
 
@@ -30,10 +27,7 @@ impl PromptUsage {
     #[new]
     #[pyo3(signature = (*, prompt_tokens=0, prompt_cache_hit_tokens=0))]
     fn new(prompt_tokens: u64, prompt_cache_hit_tokens: u64) -> PyResult<Self> {
-        Ok(Self(core::PromptUsage {
-            prompt_tokens: count(prompt_tokens)?,
-            prompt_cache_hit_tokens: count(prompt_cache_hit_tokens)?,
-        }))
+        prompt_usage(prompt_tokens, prompt_cache_hit_tokens).map(Self)
     }
 
     /// All of the prompt.
@@ -47,6 +41,14 @@ impl PromptUsage {
     fn prompt_cache_hit_tokens(&self) -> u32 {
         self.0.prompt_cache_hit_tokens
     }
+}
+
+/// The record of two counts.
+pub fn prompt_usage(prompt_tokens: u64, prompt_cache_hit_tokens: u64) -> PyResult<core::PromptUsage> {
+    Ok(core::PromptUsage {
+        prompt_tokens: count(prompt_tokens)?,
+        prompt_cache_hit_tokens: count(prompt_cache_hit_tokens)?,
+    })
 }
 
 fn count(tokens: u64) -> PyResult<u32> {
@@ -181,7 +183,7 @@ impl InferenceChunk {
 
 /// Parses an output: engine chunks in, protocol chunks out.
 #[pyclass(frozen, module = "deepseek_recipe._native")]
-pub struct StreamProcessor(Mutex<ReplyStream<ChatGenerator>>);
+pub struct StreamProcessor(Mutex<Box<dyn Output>>);
 
 #[pymethods]
 impl StreamProcessor {
@@ -192,12 +194,9 @@ impl StreamProcessor {
         options: &ParsingOptions,
         tokenizer: Option<&Bound<'_, Tokenizer>>,
     ) -> PyResult<Self> {
-        let py = generator.py();
-        let Ok(generator) = generator.cast::<ChatCompletionChunkGenerator>() else {
-            return Err(PyTypeError::new_err("expected a protocol chunk generator"));
-        };
         let tokenizer = tokenizer.map(|tokenizer| tokenizer.get().0.clone());
-        Ok(Self(Mutex::new(ReplyStream::new(generator.get().take(py)?, options.get(py), tokenizer))))
+        let output = output(generator, options.get(generator.py()), tokenizer, None)?;
+        Ok(Self(Mutex::new(output)))
     }
 
     /// Whether the output has ended and the processor has not been closed.
@@ -207,21 +206,14 @@ impl StreamProcessor {
     }
 
     /// Takes an engine chunk and returns the protocol chunks that it makes.
-    fn push(&self, py: Python<'_>, chunk: &InferenceChunk) -> PyResult<Vec<ChatCompletionChunk>> {
-        let mut chunks = Vec::new();
-        let stream = &mut *lock::state(py, &self.0);
-        lock::work(py, chunk.size(), || {
-            stream.push(&chunk.0, &mut |chunk| chunks.push(ChatCompletionChunk::of(chunk)))
-        })
-        .map_err(|error| raise(py, error))?;
-        Ok(chunks)
+    fn push<'py>(&self, py: Python<'py>, chunk: &InferenceChunk) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let output = &mut *lock::state(py, &self.0);
+        objects(py, lock::work(py, chunk.size(), || output.push(Input::Chunk(&chunk.0))))
     }
 
     /// Closes the input and returns the last chunks. Without a `finish` chunk before it, the reply says that it failed.
-    fn finish(&self, py: Python<'_>) -> PyResult<Vec<ChatCompletionChunk>> {
-        let mut chunks = Vec::new();
-        let finished = lock::state(py, &self.0).finish(&mut |chunk| chunks.push(ChatCompletionChunk::of(chunk)));
-        finished.map(|()| chunks).map_err(|error| raise(py, error))
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        objects(py, lock::state(py, &self.0).push(Input::Close))
     }
 
     /// Ends without any chunk. May be called at any time.
@@ -231,6 +223,6 @@ impl StreamProcessor {
 
     /// Returns a processor that goes on from here by itself.
     fn __copy__(&self, py: Python<'_>) -> Self {
-        Self(Mutex::new(lock::state(py, &self.0).clone()))
+        Self(Mutex::new(lock::state(py, &self.0).copy()))
     }
 }

@@ -5,11 +5,14 @@ pub mod chat;
 mod content;
 mod custom;
 mod pairing;
+mod protocol;
 pub mod responses;
 mod shape;
 mod tools;
 
 use std::sync::Arc;
+
+pub use protocol::Protocol;
 
 use crate::conversation::{Conversation, Effort, Message, ResponseFormat, ToolChoice};
 use crate::error::{Error, Result};
