@@ -1,5 +1,5 @@
-//! Request conversion, from cases: one JSON object a line with `id`, `body` or `body_text`, `options`,
-//! and `expect`: what the conversion gives. `why` says why a case is there, or parts from the reference.
+//! Request conversion, from cases: one JSON object a line with `id`, `protocol` (Chat if it says nothing), `body` or
+//! `body_text`, `options`, and `expect`: what the conversion gives. `why` says why a case is there, or parts from the reference.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,10 +9,11 @@ use recipe_core::conversation::{Conversation, Effort, ImageData, ImageSource, Me
 use recipe_core::conversation::{ToolCall, ToolDefinition};
 use recipe_core::json::{Number, Object, Value};
 use recipe_core::options::{
-    ConversionOptions, ForcedToolChoice, InferenceOptions, ModelVersion, ParsingOptions, ReasoningContentBehavior,
-    ThinkingInitialStage, ToolPairing,
+    ConversionOptions, ForcedToolChoice, InferenceOptions, MessagesContinuation, ModelVersion, ParsingOptions,
+    ReasoningContentBehavior, ThinkingInitialStage, ToolPairing, WebSearchBehavior,
 };
 use recipe_core::request::chat::ChatRequest;
+use recipe_core::request::messages::MessagesRequest;
 use recipe_core::request::ConversationRequest;
 use recipe_core::Result;
 
@@ -167,7 +168,10 @@ fn options_of(case: &Value<'_>) -> ConversionOptions {
             ("reasoning_content_behavior", Some("Reject")) => {
                 options.reasoning_content_behavior = ReasoningContentBehavior::Reject;
             }
+            ("messages_web_search", Some("Drop")) => options.messages_web_search = WebSearchBehavior::Drop,
+            ("messages_continuation", Some("close")) => options.messages_continuation = MessagesContinuation::Close,
             ("thinking_max_tokens_upper_bound", _) => options.thinking_max_tokens_upper_bound = number(),
+            ("non_thinking_max_tokens_upper_bound", _) => options.non_thinking_max_tokens_upper_bound = number(),
             ("max_choices", _) => options.max_choices = u8::try_from(number()).expect("a small number"),
             ("tool_pairing", Some("refuse")) => options.tool_pairing = ToolPairing::Refuse,
             ("forced_tool_choice", Some("refuse")) => options.forced_tool_choice = ForcedToolChoice::Refuse,
@@ -186,14 +190,37 @@ fn options_of(case: &Value<'_>) -> ConversionOptions {
     options
 }
 
+/// The protocols of the cases.
+const PROTOCOLS: [&str; 2] = ["chat_completions", "messages"];
+
+fn protocol<'a>(case: &'a Value<'_>) -> &'a str {
+    case.get("protocol").and_then(Value::as_str).unwrap_or(PROTOCOLS[0])
+}
+
+fn convert_value(body: Value<'_>, protocol: &str, options: &ConversionOptions) -> Result<ConversationRequest> {
+    match protocol {
+        "chat_completions" => ChatRequest::from_value(body)?.convert(options),
+        "messages" => MessagesRequest::from_value(body)?.convert(options),
+        other => panic!("unknown protocol {other:?}"),
+    }
+}
+
+fn convert_text(body: &str, protocol: &str, options: &ConversionOptions) -> Result<ConversationRequest> {
+    match protocol {
+        "chat_completions" => ChatRequest::parse(body.as_bytes())?.convert(options),
+        "messages" => MessagesRequest::parse(body.as_bytes())?.convert(options),
+        other => panic!("unknown protocol {other:?}"),
+    }
+}
+
 fn convert(case: &Value<'_>) -> Result<ConversationRequest> {
     let options = options_of(case);
     if let Some(text) = case.get("body_text").and_then(Value::as_str) {
-        return ChatRequest::parse(text.as_bytes())?.convert(&options);
+        return convert_text(text, protocol(case), &options);
     }
     let body = case.get("body").expect("a case has a body");
-    let from_value = ChatRequest::from_value(body.clone()).and_then(|request| request.convert(&options));
-    let from_text = ChatRequest::parse(body.to_compact().as_bytes()).and_then(|request| request.convert(&options));
+    let from_value = convert_value(body.clone(), protocol(case), &options);
+    let from_text = convert_text(&body.to_compact(), protocol(case), &options);
     assert_eq!(from_value, from_text, "the text and the value of a body differ");
     from_value
 }
@@ -290,7 +317,7 @@ fn recorded_answers_agree() {
         let answers = lines(&Path::new(&folder).join("golden").join(name));
         let answers: HashMap<String, Value<'_>> = answers.into_iter().map(|answer| (id(&answer), answer)).collect();
         for case in lines(&Path::new(&folder).join("cases").join(name)) {
-            if case.get("protocol").and_then(Value::as_str) == Some("chat_completions") {
+            if case.get("protocol").and_then(Value::as_str).is_some_and(|name| PROTOCOLS.contains(&name)) {
                 count += 1;
                 if !on_purpose.contains(&id(&case)) {
                     differing.extend(difference(&case, &reduced(&answers[&id(&case)])));

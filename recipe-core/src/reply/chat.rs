@@ -1,10 +1,9 @@
 //! Chat Completions: chunks of a streamed reply, and the complete response that adds them up.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 use std::sync::Arc;
 
-use super::{CallIds, Chunk, Reply};
+use super::{write, write_optional, CallIds, Chunk, Reply};
 use crate::json::{write_float32, write_string};
 use crate::request::ConversationRequest;
 use crate::stream::{Event, FinishReason, OutputTools, OutputUsage, PromptUsage, TokenLogprob, TokenProbability};
@@ -454,17 +453,6 @@ impl Choice {
         out.push_str(",\"finish_reason\":");
         write_optional(out, self.finish_reason);
         out.push('}');
-    }
-}
-
-fn write(out: &mut String, text: std::fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("writing to a string cannot fail");
-}
-
-fn write_optional(out: &mut String, text: Option<&str>) {
-    match text {
-        Some(text) => write_string(out, text),
-        None => out.push_str("null"),
     }
 }
 

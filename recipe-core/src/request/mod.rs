@@ -3,6 +3,7 @@
 
 pub mod chat;
 mod content;
+pub mod messages;
 mod pairing;
 mod shape;
 mod tools;
