@@ -179,8 +179,7 @@ impl Runner {
         }
         let mut response = String::new();
         outcome.response.write_json(&mut response);
-        let mut members =
-            vec![("events", Value::Array(outcome.events)), ("response", fixed_ids(parse(&response)))];
+        let mut members = vec![("events", Value::Array(outcome.events)), ("response", fixed_ids(parse(&response)))];
         if let Err(error) = result {
             assert!(!error.is_client());
             members.push(("error", Value::String(error.to_string().into())));

@@ -217,9 +217,7 @@ impl MessagesEvent<'_> {
     pub fn into_owned(self) -> MessagesEvent<'static> {
         let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
         MessagesEvent(match self.0 {
-            Kind::MessageStart { id, model, usage } => {
-                Kind::MessageStart { id: owned(id), model: owned(model), usage }
-            }
+            Kind::MessageStart { id, model, usage } => Kind::MessageStart { id: owned(id), model: owned(model), usage },
             Kind::BlockStart { index, start } => {
                 let start = match start {
                     BlockStart::Thinking => BlockStart::Thinking,

@@ -29,25 +29,24 @@ pub(crate) fn check_name(name: &str, path: impl Fn() -> String) -> Result<()> {
     Err(Error::conversion(format!("Invalid '{}': {fault}", path())).at(path()))
 }
 
-/// Checks the parameters of declared tools, normalises those of strict ones, and checks that the
-/// names are unique. Missing parameters become `{}`.
+/// Checks tool by tool that the name is a new one and that the parameters are right, and normalises those of
+/// strict tools. Missing parameters become `{}`.
 pub(crate) fn check_definitions(tools: &mut [ToolDefinition]) -> Result<()> {
-    for tool in tools.iter_mut() {
-        let parameters = tool.parameters.take();
-        tool.parameters = Some(if tool.strict == Some(true) {
+    let mut names: HashSet<&str> = HashSet::with_capacity(tools.len());
+    for ToolDefinition { name, parameters, strict, .. } in tools {
+        let name: &str = name;
+        if !names.insert(name) {
+            return Err(Error::conversion("Tool names must be unique."));
+        }
+        *parameters = Some(if *strict == Some(true) {
             schema::strict_parameters(parameters.as_ref())?
         } else {
-            let parameters = parameters.unwrap_or_else(|| Value::Object(Default::default()));
-            check_parameters(&tool.name, &parameters)?;
+            let parameters = parameters.take().unwrap_or_else(|| Value::Object(Default::default()));
+            check_parameters(name, &parameters)?;
             parameters
         });
     }
-    let mut names = HashSet::with_capacity(tools.len());
-    if tools.iter().all(|tool| names.insert(tool.name.as_str())) {
-        Ok(())
-    } else {
-        Err(Error::conversion("Tool names must be unique."))
-    }
+    Ok(())
 }
 
 /// The parameters of a tool that is not strict: no member at all, or a valid schema of an object.

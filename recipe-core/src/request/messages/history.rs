@@ -1,6 +1,6 @@
 //! The messages of a Messages body: their blocks, and how calls and results have to follow each other.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use super::body::{
     Block, Image, ResultContent, ResultPart, ResultReference, Role, Source, Text, ThinkingBlock, ToolReference,
@@ -65,9 +65,8 @@ struct Reader<'r> {
 struct Awaited {
     /// The place of that message in the request.
     turn: usize,
-    /// The calls' ids in order.
-    ids: Vec<String>,
-    answered_by_id: HashMap<String, bool>,
+    /// Sorted, as error texts list them.
+    answered_by_id: BTreeMap<String, bool>,
     missing: usize,
 }
 
@@ -75,7 +74,7 @@ impl Awaited {
     /// The error of a place where the results had to be.
     fn fault(&self, place: &str) -> Error {
         let open: Vec<&str> =
-            self.ids.iter().map(String::as_str).filter(|id| self.answered_by_id.get(*id) == Some(&false)).collect();
+            self.answered_by_id.iter().filter(|(_, answered)| !**answered).map(|(id, _)| id.as_str()).collect();
         Error::conversion(format!(
             "{place}`tool_use` ids were found without `tool_result` blocks immediately after: {}. \
              Each `tool_use` block must have a corresponding `tool_result` block in the next message.",
@@ -86,7 +85,6 @@ impl Awaited {
     /// Starts to wait for the result of one more call of a message. Whether the id is new there.
     fn open(&mut self, turn: usize, id: &str) -> bool {
         self.turn = turn;
-        self.ids.push(id.to_owned());
         self.missing += 1;
         self.answered_by_id.insert(id.to_owned(), false).is_none()
     }
@@ -285,7 +283,14 @@ impl Reader<'_> {
         if blocks.is_empty() {
             return Err(no_content(i));
         }
-        let (mut content, mut reasoning) = (Parts::default(), None::<Parts>);
+        let (mut content, mut reasoning) = (String::new(), None::<Parts>);
+        let mut add = |text: &str| {
+            // Unlike in other messages, empty texts at the start are not joined.
+            if !content.is_empty() {
+                content.push_str("\n\n");
+            }
+            content.push_str(text);
+        };
         let mut tool_calls = Vec::new();
         let mut said = false;
         for (j, block) in blocks.into_iter().enumerate() {
@@ -295,16 +300,16 @@ impl Reader<'_> {
             match block {
                 Block::Text(Text { text }) => {
                     said |= !text.is_empty();
-                    content.text(&text);
+                    add(&text);
                 }
                 Block::Image(Image { source }) => {
                     let path = format!("messages.{i}.content[{j}]");
                     if self.seen_image(source, String::new(), &path)?.is_some() {
                         return Err(Error::conversion("Image in assistant message is unsupported"));
                     }
-                    content.text(UNSUPPORTED_IMAGE);
+                    add(UNSUPPORTED_IMAGE);
                 }
-                Block::Document(document) => content.text(&source::document(document)),
+                Block::Document(document) => add(&source::document(document)),
                 Block::Thinking(ThinkingBlock { thinking, .. }) => {
                     said |= !thinking.is_empty();
                     reasoning.get_or_insert_default().text(&thinking);
@@ -327,7 +332,7 @@ impl Reader<'_> {
         }
         let prefix = last && tool_calls.is_empty() && self.continues(said);
         self.messages.push(Message::Assistant {
-            content: content.finish().into_text(),
+            content,
             reasoning_content: reasoning.map(|parts| parts.finish().into_text()),
             tool_calls: (!tool_calls.is_empty()).then_some(tool_calls),
             prefix,
