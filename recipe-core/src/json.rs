@@ -578,11 +578,13 @@ impl<'a> Parser<'a> {
                 None => return self.fault_next("EOF while parsing a value"),
             }
         }
+        let mut exponent_start = self.at;
         if let Some(b'e' | b'E') = self.peek() {
             self.at += 1;
             if let Some(b'+' | b'-') = self.peek() {
                 self.at += 1;
             }
+            exponent_start = self.at;
             match self.next() {
                 Some(b'0'..=b'9') => self.skip_digits(),
                 Some(_) => return self.fault("invalid number"),
@@ -595,7 +597,10 @@ impl<'a> Parser<'a> {
         }
         match spelled.parse::<f64>() {
             Ok(value) if value.is_finite() => Ok(Number::Float(value)),
-            _ => self.fault("number out of range"),
+            _ => {
+                self.at = overflow_place(self.text, exponent_start, self.at);
+                self.fault("number out of range")
+            }
         }
     }
 
@@ -640,6 +645,18 @@ impl<'a> Parser<'a> {
         };
         text.map_or_else(|| self.fault("invalid unicode code point"), Ok)
     }
+}
+
+/// Where `serde_json` stops to read an exponent: behind the digit that makes it larger than an `i32`.
+fn overflow_place(text: &[u8], start: usize, end: usize) -> usize {
+    let mut exponent = 0;
+    for (i, digit) in text[start..end].iter().enumerate() {
+        exponent = exponent * 10 + i64::from(digit.wrapping_sub(b'0'));
+        if exponent > i64::from(i32::MAX) {
+            return start + i + 1;
+        }
+    }
+    end
 }
 
 /// The character of the escape whose backslash has been read. Half a surrogate pair is U+FFFD.

@@ -83,7 +83,7 @@ pub struct ConversionOptions {
     pub forced_tool_choice: ForcedToolChoice,
     /// See [`MessagesContinuation`].
     pub messages_continuation: MessagesContinuation,
-    /// The largest `n` of Chat Completions, 1 to 128.
+    /// The largest `n` of Chat Completions, 1 to 128. One is what the reference takes.
     pub max_choices: u8,
 }
 
@@ -104,7 +104,7 @@ impl Default for ConversionOptions {
             tool_pairing: ToolPairing::Repair,
             forced_tool_choice: ForcedToolChoice::Constrain,
             messages_continuation: MessagesContinuation::Continue,
-            max_choices: 8,
+            max_choices: 1,
         }
     }
 }

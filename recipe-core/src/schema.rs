@@ -1,19 +1,68 @@
-//! JSON Schemas of tools and answers: the check of ordinary ones, and the normal form of strict ones.
+//! JSON Schemas of tools and answers: the check of ordinary ones. Strict ones have their own file.
 //! Knows no protocol and no tool.
 
-use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+mod strict;
 
-use crate::error::{Error, Result};
-use crate::json::{Number, Object, Value};
+use std::collections::HashSet;
+
+use crate::json::{Number, Value, MAX_TEXT_DEPTH};
+pub(crate) use strict::{strict_answer, strict_parameters};
 
 /// Checks that a value is a valid JSON Schema. The error is the validator's text, a wire string.
 pub(crate) fn check(schema: &Value<'_>) -> std::result::Result<(), String> {
     if is_plain(schema) {
         return Ok(());
     }
+    let depth = depth_bound(schema);
+    if depth > MAX_DEPTH {
+        return Err(format!("more than {MAX_DEPTH} nodes in a schema with references"));
+    }
     let schema = schema.to_serde();
-    match jsonschema::options().with_retriever(NoRetrieval).build(&schema) {
+    if depth <= INLINE_DEPTH {
+        return compile(&schema);
+    }
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(depth * STACK_PER_LEVEL);
+        let checked = thread.spawn_scoped(scope, || compile(&schema));
+        let text = |why: &str| Err(format!("the schema cannot be checked: {why}"));
+        match checked {
+            Ok(checked) => checked.join().unwrap_or_else(|_| text("the validator failed")),
+            Err(error) => text(&error.to_string()),
+        }
+    })
+}
+
+// The validator goes down by recursion, and follows references on the way: three thousand of them in a
+// row overflow a stack of 8 MiB. A level takes up to 3 KiB when optimised; a stack is only mapped, not used.
+const STACK_PER_LEVEL: usize = 32 * 1024;
+const INLINE_DEPTH: usize = 256;
+const MAX_DEPTH: usize = 20_000;
+
+/// How deep the validator may go: as deep as the text, or through every node where there are references.
+fn depth_bound(schema: &Value<'_>) -> usize {
+    let (mut nodes, mut has_references) = (0, false);
+    let mut open = vec![schema];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Array(items) => open.extend(items),
+            Value::Object(object) => {
+                has_references |=
+                    object.iter().any(|(key, _)| key.starts_with('$') && key.ends_with("Ref") || key == "$ref");
+                open.extend(object.iter().map(|(_, value)| value));
+            }
+            _ => continue,
+        }
+        nodes += 1;
+    }
+    if has_references {
+        nodes
+    } else {
+        nodes.min(MAX_TEXT_DEPTH)
+    }
+}
+
+fn compile(schema: &serde_json::Value) -> std::result::Result<(), String> {
+    match jsonschema::options().with_retriever(NoRetrieval).build(schema) {
         Ok(_) => Ok(()),
         Err(error) => Err(error.to_string()),
     }
@@ -81,389 +130,67 @@ fn is_plain_enum(values: &[Value<'_>]) -> bool {
     !values.is_empty() && are_unique_strings(values)
 }
 
-/// The normal form of the parameters of a strict tool.
-pub(crate) fn strict_parameters(schema: Option<&Value<'_>>) -> Result<Value<'static>> {
-    let nothing = Value::Object(Object::from_members(vec![("type".into(), Value::String("object".into()))]));
-    let top = Top { prefix: "Invalid tool parameters schema : ", name: "function parameters", may_be_empty: true };
-    top.normalise(schema.unwrap_or(&nothing))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
 
-/// The normal form of a strict answer schema.
-pub(crate) fn strict_answer(schema: &Value<'_>) -> Result<Value<'static>> {
-    let top = Top { prefix: "Invalid json schema: ", name: "json", may_be_empty: false };
-    top.normalise(schema)
-}
-
-/// What depends on where a strict schema stands.
-struct Top {
-    prefix: &'static str,
-    name: &'static str,
-    may_be_empty: bool,
-}
-
-impl Top {
-    fn normalise(&self, schema: &Value<'_>) -> Result<Value<'static>> {
-        let node =
-            Node::read(schema).map_err(|error| Error::conversion(format!("{}{}", self.prefix, error.message())))?;
-        node.check(self.may_be_empty)?;
-        if !matches!(node, Node::Object { .. }) {
-            let text = format!("The top level of the {} schema must be an object.", self.name);
-            return Err(Error::conversion(text));
-        }
-        let definitions = Definitions::of(schema).needed_by(&node);
-        let mut members = node.into_members();
-        members.extend(definitions);
-        Ok(Value::Object(Object::from_members(members)))
+    fn schema() -> impl Strategy<Value = String> {
+        let leaf = prop::sample::select(vec![
+            r#"{"type":"string"}"#,
+            r#"{"type":["string","null"],"enum":["a","b"]}"#,
+            r#"{"type":["string","string"]}"#,
+            r#"{"type":"integer","minimum":1,"default":null}"#,
+            r#"{"minLength":1,"maxItems":-1}"#,
+            r#"{"enum":[]}"#,
+            r#"{"enum":["a","a"]}"#,
+            r#"{"required":["a","a"]}"#,
+            r#"{"format":"date","title":1}"#,
+            r#"{"uniqueItems":true,"description":"d"}"#,
+            r#"{"pattern":"("}"#,
+            r##"{"$ref":"#/nowhere"}"##,
+            "true",
+            "{}",
+            "[]",
+            "1",
+        ]);
+        let leaf = leaf.prop_map(str::to_owned);
+        leaf.prop_recursive(3, 20, 3, |inner| {
+            let key = prop::sample::select(vec!["items", "additionalProperties", "properties", "anyOf", "allOf"]);
+            prop_oneof![
+                (key, inner.clone()).prop_map(|(key, node)| format!(r#"{{"type":"object","{key}":{node}}}"#)),
+                inner.clone().prop_map(|node| format!(r#"{{"properties":{{"a":{node}}},"required":["a"]}}"#)),
+                prop::collection::vec(inner, 0..3).prop_map(|nodes| format!(r#"{{"oneOf":[{}]}}"#, nodes.join(","))),
+            ]
+        })
     }
-}
 
-type Members = Vec<(Cow<'static, str>, Value<'static>)>;
-
-/// A node of a strict schema, with what is kept of it.
-#[derive(Debug)]
-enum Node {
-    /// Anything but the others, as its members in the order they are written.
-    Plain(Members),
-    Object {
-        kind: Value<'static>,
-        /// Absent where the schema gives no `properties`; a type list counts as an empty object then.
-        properties: Option<Vec<(String, Node)>>,
-        additional: bool,
-        required: Option<Vec<String>>,
-        description: Members,
-    },
-    Array {
-        kind: Value<'static>,
-        items: Box<Node>,
-        description: Members,
-    },
-    AnyOf {
-        nodes: Vec<Node>,
-        description: Members,
-    },
-    Ref(String),
-}
-
-type Check = fn(&Value<'_>) -> Result<()>;
-
-const DESCRIPTION: (&str, Check) = ("description", text);
-const STRING: &[(&str, Check)] = &[DESCRIPTION, ("pattern", text), ("format", name), ("enum", texts)];
-const NUMBER: &[(&str, Check)] = &[
-    DESCRIPTION,
-    ("const", number),
-    ("default", number),
-    ("minimum", number),
-    ("maximum", number),
-    ("exclusiveMinimum", number),
-    ("exclusiveMaximum", number),
-    ("multipleOf", number),
-];
-const INTEGER: &[(&str, Check)] = &[
-    DESCRIPTION,
-    ("const", integer),
-    ("default", integer),
-    ("minimum", integer),
-    ("maximum", integer),
-    ("exclusiveMinimum", integer),
-    ("exclusiveMaximum", integer),
-    ("multipleOf", integer),
-];
-
-fn text(value: &Value<'_>) -> Result<()> {
-    value.as_str().map(|_| ()).ok_or_else(|| value.mismatch("a string"))
-}
-
-fn name(value: &Value<'_>) -> Result<()> {
-    value.as_str().map(|_| ()).ok_or_else(|| value.mismatch("string or map"))
-}
-
-fn texts(value: &Value<'_>) -> Result<()> {
-    value.as_array().ok_or_else(|| value.mismatch("a sequence"))?.iter().try_for_each(text)
-}
-
-fn number(value: &Value<'_>) -> Result<()> {
-    match value {
-        Value::Number(_) => Ok(()),
-        _ => Err(value.mismatch("a JSON number")),
-    }
-}
-
-/// Integers beyond 64 bits keep their digits, though the reference refuses them here.
-fn integer(value: &Value<'_>) -> Result<()> {
-    match value {
-        Value::Number(Number::Unsigned(_) | Number::Negative(_) | Number::Wide(_)) => Ok(()),
-        _ => Err(value.mismatch("i64")),
-    }
-}
-
-/// The members that `kept` names and that are not null: checked in the order given, returned in that of `kept`.
-fn keep(object: &Object<'_>, kept: &[(&'static str, Check)]) -> Result<Members> {
-    let mut found: Vec<Option<Value<'static>>> = vec![None; kept.len()];
-    for (key, value) in object.iter() {
-        let Some(place) = kept.iter().position(|(name, _)| name == key) else {
-            continue;
-        };
-        if *value != Value::Null {
-            kept[place].1(value)?;
-            found[place] = Some(value.clone().into_owned());
+    #[test]
+    fn long_chains_of_references_do_not_overflow() {
+        for (length, valid) in [(6_000, true), (30_000, false)] {
+            let links: Vec<String> =
+                (0..length).map(|i| format!(r##""d{i}":{{"$ref":"#/$defs/d{}"}}"##, i + 1)).collect();
+            let text = format!(r##"{{"$ref":"#/$defs/d0","$defs":{{{},"d{length}":{{}}}}}}"##, links.join(","));
+            let schema = Value::parse(text.as_bytes()).expect("the text is JSON");
+            assert_eq!(check(&schema).is_ok(), valid, "{length}");
         }
     }
-    let members = kept.iter().zip(found).filter_map(|((name, _), value)| Some(((*name).into(), value?)));
-    Ok(members.collect())
-}
 
-fn in_field(field: &str) -> impl Fn(Error) -> Error + '_ {
-    move |error| Error::shape(format!("field `{field}`: {}", error.message()))
-}
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-const KINDS: &[&str] = &["object", "string", "number", "integer", "boolean", "array", "null"];
-
-impl Node {
-    fn read(value: &Value<'_>) -> Result<Self> {
-        let no_kind = || Error::shape("one of `type`, `anyOf`, `$ref` field is required");
-        let object = value.as_object().ok_or_else(no_kind)?;
-        if let Some(kind) = object.get("type") {
-            return match kind {
-                Value::Array(kinds) => Self::read_list(object, kind, kinds),
-                kind => Self::read_kind(object, kind),
+        /// What is waved through is valid for the validator, under every draft that may be named.
+        #[test]
+        fn plain_schemas_are_valid(text in schema(), draft in 0_usize..3) {
+            let drafts = ["", "http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema"];
+            let text = match drafts[draft] {
+                "" => text,
+                draft => format!(r#"{{"$schema":"{draft}","properties":{{"x":{text}}}}}"#),
             };
-        }
-        if let Some(any_of) = object.get("anyOf") {
-            let nodes = any_of.as_array().ok_or_else(|| any_of.mismatch("a sequence"));
-            let nodes = nodes.and_then(|nodes| nodes.iter().map(Self::read_member).collect());
-            let nodes = nodes.map_err(in_field("anyOf"))?;
-            let description = keep(object, &[DESCRIPTION]).map_err(in_field("description"))?;
-            return Ok(Self::AnyOf { nodes, description });
-        }
-        let target = object.get("$ref").ok_or_else(no_kind)?;
-        match target {
-            Value::String(target) => Ok(Self::Ref(target.clone().into_owned())),
-            other => Err(in_field("$ref")(other.mismatch("a string"))),
-        }
-    }
-
-    /// A member of `anyOf` needs a `type`, and no list.
-    fn read_member(value: &Value<'_>) -> Result<Self> {
-        let object = value.as_object().ok_or_else(|| value.mismatch("internally tagged enum JsonSchemaType"))?;
-        let kind = object.get("type").ok_or_else(|| Error::shape("missing field `type`"))?;
-        Self::read_kind(object, kind)
-    }
-
-    fn read_kind(object: &Object<'_>, kind: &Value<'_>) -> Result<Self> {
-        let name = kind.as_str().ok_or_else(|| kind.mismatch("variant identifier"))?;
-        let written = Value::String(name.to_owned().into());
-        match name {
-            "object" => Self::read_object(object, written),
-            "array" => Self::read_array(object, written),
-            "string" => Self::read_plain(object, written, STRING),
-            "number" => Self::read_plain(object, written, NUMBER),
-            "integer" => Self::read_plain(object, written, INTEGER),
-            "boolean" | "null" => Self::read_plain(object, written, &[DESCRIPTION]),
-            unknown => Err(Error::unknown_variant(unknown, KINDS)),
-        }
-    }
-
-    /// A list that names `object` or `array` is written as that kind, with the list as its type.
-    fn read_list(object: &Object<'_>, kind: &Value<'_>, kinds: &[Value<'_>]) -> Result<Self> {
-        for kind in kinds {
-            let known = match kind.as_str() {
-                Some(name) if KINDS.contains(&name) => Ok(()),
-                Some(name) => Err(Error::unknown_variant(name, &["string", "number", "integer", "boolean", "null"])),
-                None => Err(kind.mismatch("string or map")),
-            };
-            known.map_err(in_field("type"))?;
-        }
-        let has = |name: &str| kinds.iter().any(|kind| kind.as_str() == Some(name));
-        let written = kind.clone().into_owned();
-        if has("object") {
-            return Self::read_object(object, written);
-        }
-        if has("array") {
-            return Self::read_array(object, written);
-        }
-        Self::read_plain(object, written, &[DESCRIPTION]).map_err(in_field("description"))
-    }
-
-    fn read_plain(object: &Object<'_>, kind: Value<'static>, kept: &[(&'static str, Check)]) -> Result<Self> {
-        let mut members: Members = vec![("type".into(), kind)];
-        members.extend(keep(object, kept)?);
-        Ok(Self::Plain(members))
-    }
-
-    fn read_object(object: &Object<'_>, kind: Value<'static>) -> Result<Self> {
-        let (mut properties, mut additional, mut required, mut description) = (None, false, None, Members::new());
-        for (key, value) in object.iter().filter(|(_, value)| *value != Value::Null) {
-            match key.as_ref() {
-                "properties" => {
-                    let nodes = value.as_object().ok_or_else(|| value.mismatch("a map"))?;
-                    let read = |(name, node): &(Cow<'_, str>, Value<'_>)| Ok((name.to_string(), Self::read(node)?));
-                    properties = Some(nodes.iter().map(read).collect::<Result<Vec<_>>>()?);
-                }
-                "additionalProperties" => match value {
-                    Value::Bool(allowed) => additional = *allowed,
-                    other => return Err(other.mismatch("a boolean")),
-                },
-                "required" => {
-                    texts(value)?;
-                    let names = value.as_array().unwrap_or_default();
-                    required = Some(names.iter().filter_map(Value::as_str).map(str::to_owned).collect());
-                }
-                "description" => {
-                    text(value)?;
-                    description = vec![("description".into(), value.clone().into_owned())];
-                }
-                _ => {}
+            let schema = Value::parse(text.as_bytes()).expect("the text is JSON");
+            if is_plain(&schema) {
+                prop_assert_eq!(compile(&schema.to_serde()), Ok(()), "{}", text);
             }
         }
-        if matches!(kind, Value::Array(_)) {
-            properties.get_or_insert_default();
-        }
-        Ok(Self::Object { kind, properties, additional, required, description })
-    }
-
-    fn read_array(object: &Object<'_>, kind: Value<'static>) -> Result<Self> {
-        let (mut items, mut description) = (None, Members::new());
-        for (key, value) in object.iter() {
-            match (key.as_ref(), value) {
-                ("items", node) => items = Some(Box::new(Self::read(node)?)),
-                ("description", Value::Null) => {}
-                ("description", value) => {
-                    text(value)?;
-                    description = vec![("description".into(), value.clone().into_owned())];
-                }
-                _ => {}
-            }
-        }
-        let items = items.ok_or_else(|| Error::shape("missing field `items`"))?;
-        Ok(Self::Array { kind, items, description })
-    }
-
-    /// Checks what a shape cannot say: children first, then the node.
-    fn check(&self, may_be_empty: bool) -> Result<()> {
-        match self {
-            Self::Plain(_) | Self::Ref(_) => Ok(()),
-            Self::Array { items, .. } => items.check(false),
-            Self::AnyOf { nodes, .. } => nodes.iter().try_for_each(|node| node.check(may_be_empty)),
-            Self::Object { properties: None, .. } if !may_be_empty => {
-                Err(Error::conversion("An object with no properties is not allowed."))
-            }
-            Self::Object { properties, additional, required, .. } => {
-                let properties = properties.as_deref().unwrap_or_default();
-                properties.iter().try_for_each(|(_, node)| node.check(false))?;
-                check_required(properties, required.as_deref())?;
-                if *additional {
-                    return Err(Error::conversion("additionalProperties should not be true"));
-                }
-                Ok(())
-            }
-        }
-    }
-
-    fn into_value(self) -> Value<'static> {
-        Value::Object(Object::from_members(self.into_members()))
-    }
-
-    fn into_members(self) -> Members {
-        match self {
-            Self::Plain(members) => members,
-            Self::Object { kind, properties, description, .. } => {
-                let properties = properties.unwrap_or_default();
-                let required = properties.iter().map(|(name, _)| Value::String(name.clone().into())).collect();
-                let properties = properties.into_iter().map(|(name, node)| (name.into(), node.into_value()));
-                let mut members: Members = vec![
-                    ("type".into(), kind),
-                    ("properties".into(), Value::Object(Object::from_members(properties.collect()))),
-                    ("additionalProperties".into(), Value::Bool(false)),
-                    ("required".into(), Value::Array(required)),
-                ];
-                members.extend(description);
-                members
-            }
-            Self::Array { kind, items, description } => {
-                let mut members: Members = vec![("type".into(), kind), ("items".into(), items.into_value())];
-                members.extend(description);
-                members
-            }
-            Self::AnyOf { nodes, description } => {
-                let nodes = nodes.into_iter().map(Self::into_value).collect();
-                let mut members: Members = vec![("anyOf".into(), Value::Array(nodes))];
-                members.extend(description);
-                members
-            }
-            Self::Ref(target) => vec![("$ref".into(), Value::String(target.into()))],
-        }
-    }
-
-    /// Calls `visit` with every reference below.
-    fn each_ref<'n>(&'n self, visit: &mut dyn FnMut(&'n str)) {
-        match self {
-            Self::Plain(_) => {}
-            Self::Ref(target) => visit(target),
-            Self::Array { items, .. } => items.each_ref(visit),
-            Self::AnyOf { nodes, .. } => nodes.iter().for_each(|node| node.each_ref(visit)),
-            Self::Object { properties, .. } => {
-                properties.iter().flatten().for_each(|(_, node)| node.each_ref(visit));
-            }
-        }
-    }
-}
-
-fn check_required(properties: &[(String, Node)], required: Option<&[String]>) -> Result<()> {
-    let Some(required) = required else {
-        return Ok(());
-    };
-    let known: HashSet<&str> = properties.iter().map(|(name, _)| name.as_str()).collect();
-    let mut seen = HashSet::with_capacity(required.len());
-    for name in required {
-        if !seen.insert(name.as_str()) {
-            return Err(Error::conversion(format!("Duplicate required property '{name}'")));
-        }
-        if !known.contains(name.as_str()) {
-            return Err(Error::conversion(format!("Required property '{name}' not found in object")));
-        }
-    }
-    if seen.len() < known.len() {
-        return Err(Error::conversion("Required properties must match all properties in the object"));
-    }
-    Ok(())
-}
-
-/// The definitions at the top of a strict schema, by the member that holds them.
-struct Definitions(HashMap<&'static str, Vec<(String, Node)>>);
-
-const DEFINITIONS: [&str; 3] = ["$defs", "$def", "definitions"];
-
-impl Definitions {
-    /// Entries that are no nodes are left out, so a reference to one dangles, as all do in the reference.
-    fn of(schema: &Value<'_>) -> Self {
-        let entries = |member| {
-            let entries = schema.get(member)?.as_object()?;
-            let usable = |(name, entry): &(Cow<'_, str>, Value<'_>)| {
-                let node = Node::read(entry).ok()?;
-                node.check(false).ok().map(|()| (name.to_string(), node))
-            };
-            Some((member, entries.iter().filter_map(usable).collect()))
-        };
-        Self(DEFINITIONS.into_iter().filter_map(entries).collect())
-    }
-
-    /// The members that a reference of the node points into, or one of another needed member.
-    fn needed_by(mut self, node: &Node) -> Members {
-        let holder = |target: &str| {
-            let path = target.strip_prefix("#/")?;
-            DEFINITIONS.into_iter().find(|member| path.split('/').next() == Some(member))
-        };
-        let mut needed: Vec<&'static str> = Vec::new();
-        node.each_ref(&mut |target| needed.extend(holder(target)));
-        let mut members = Members::new();
-        while let Some(member) = needed.pop() {
-            let Some(entries) = self.0.remove(member) else {
-                continue;
-            };
-            entries.iter().for_each(|(_, entry)| entry.each_ref(&mut |target| needed.extend(holder(target))));
-            let entries = entries.into_iter().map(|(name, entry)| (name.into(), entry.into_value())).collect();
-            members.push((member.into(), Value::Object(Object::from_members(entries))));
-        }
-        members
     }
 }

@@ -328,3 +328,21 @@ fn recorded_answers_agree() {
     println!("{} of {count} recorded answers differ", differing.len());
     assert!(differing.is_empty(), "{}", differing.concat());
 }
+
+#[test]
+fn errors_name_their_place() {
+    for (body, path) in [
+        (r#"{"model":"m","messages":[{"role":"user","content":[{"type":"text"}]}]}"#, "messages[0].content[0].text"),
+        (r#"{"model":"m","messages":[{"role":"user","content":"x"},{"role":"x"}]}"#, "messages[1].role"),
+        (r#"{"model":"m","messages":[],"tool_choice":{"type":"function","function":{}}}"#, "tool_choice.function.name"),
+        (r#"{"messages":[]}"#, "model"),
+        (r#"{"model":"DeepSeek-V4-Pro","messages":[{"role":"assistant"}]}"#, "messages[0]"),
+        (
+            r#"{"model":"m","messages":[],"tools":[{"type":"function","function":{"name":1}}]}"#,
+            "tools[0].function.name",
+        ),
+    ] {
+        let converted = ChatRequest::parse(body.as_bytes()).and_then(|r| r.convert(&ConversionOptions::default()));
+        assert_eq!(converted.expect_err(body).path(), Some(path), "{body}");
+    }
+}

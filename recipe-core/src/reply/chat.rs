@@ -76,6 +76,11 @@ impl ChatGenerator {
         self
     }
 
+    /// The Unix time in seconds that the chunks say.
+    pub fn created(&self) -> u64 {
+        self.created
+    }
+
     fn open(&mut self, usage: PromptUsage, system_fingerprint: Option<&str>) {
         self.prompt = usage;
         let mut json = String::from("{\"id\":");
@@ -355,6 +360,11 @@ impl ChatResponse {
             usage: None,
             error: None,
         }
+    }
+
+    /// Whether the reply failed.
+    pub fn is_failed(&self) -> bool {
+        self.error.is_some()
     }
 
     /// Adds a chunk.

@@ -105,17 +105,19 @@ impl<R: Reply> ReplyStream<R> {
 ///
 /// The randomness comes from outside as a seed, so that the core stays a function of its input.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct CallIds {
+pub struct CallIds {
     state: [u64; 2],
 }
 
 impl CallIds {
-    pub(crate) fn new(seed: u128) -> Self {
+    /// Ids of one output. Two outputs need two seeds.
+    pub fn new(seed: u128) -> Self {
         // The generator must not start at zero.
         Self { state: [seed as u64 | 1, (seed >> 64) as u64] }
     }
 
-    pub(crate) fn next(&mut self, index: usize) -> String {
+    /// The id of the call with this number.
+    pub fn next(&mut self, index: usize) -> String {
         const LETTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
         let mut id = format!("call_{index:02}_");
         for place in 0..24 {

@@ -105,12 +105,12 @@ impl ChatRequest {
                 "Prompt must contain the word 'json' in some form to use 'response_format' of type 'json_object'.",
             ));
         }
-        if json_object && prefixed {
-            return Err(Error::conversion("response_format json_object should not be used with prefix"));
-        }
 
         let choice = self.tool_choice.map_or(Choice::Auto, |choice| choice.0);
         let chosen = tools::choose(declared, choice, thinking, options)?;
+        if json_object && prefixed {
+            return Err(Error::conversion("response_format json_object should not be used with prefix"));
+        }
         if prefixed && (declares_tools || uses_tools) {
             return Err(Error::conversion("Function call should not be used with prefix"));
         }
@@ -126,6 +126,7 @@ impl ChatRequest {
             let text = "stream_options should be set along with stream = true";
             return Err(Error::conversion(text).at("stream_options"));
         }
+        let sets_format = self.response_format.is_some();
         let answer = match self.response_format {
             None | Some(Format::Text(_)) => AnswerFormat::new(ResponseFormat::Text),
             Some(Format::JsonObject(_)) => AnswerFormat::new(ResponseFormat::JsonObject),
@@ -134,12 +135,16 @@ impl ChatRequest {
                 AnswerFormat::json_schema(json_schema.schema, json_schema.strict == Some(true))?
             }
         };
-        chosen.check_strict_mix()?;
+        chosen.check_strict(sets_format)?;
 
         let n = self.n.unwrap_or(1);
         let most = options.max_choices;
         if n == 0 || n > most {
-            return Err(Error::conversion(format!("Invalid n value, the valid range of n is [1, {most}]")).at("n"));
+            return Err(Error::conversion(match most {
+                1 => "Invalid n value (currently only n = 1 is supported)".to_owned(),
+                most => format!("Invalid n value, the valid range of n is [1, {most}]"),
+            })
+            .at("n"));
         }
         check_penalty("presence_penalty", self.presence_penalty)?;
         check_penalty("frequency_penalty", self.frequency_penalty)?;

@@ -99,7 +99,7 @@ pub(crate) fn file_text(context: Option<&str>, name: &str, bytes: &[u8]) -> Stri
 /// A `data:` URL, read as the fetch standard of WHATWG says.
 pub(crate) struct DataUrl<'a> {
     /// The type without parameters, as sent.
-    media_type: &'a str,
+    media_type: String,
     base64: bool,
     body: &'a str,
 }
@@ -108,17 +108,17 @@ impl<'a> DataUrl<'a> {
     /// Reads the head. `None` if it is no data URL.
     pub(crate) fn parse(url: &'a str) -> Option<Self> {
         let url = url.trim_matches(|c: char| c <= ' ');
-        let scheme = url.get(..5)?;
-        if !scheme.eq_ignore_ascii_case("data:") {
+        let url = url.split_once('#').map_or(url, |(before, _)| before);
+        let (head, body) = url.split_once(',')?;
+        // URLs are read without their tabs and line breaks.
+        let head: String = head.chars().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect();
+        if !head.get(..5)?.eq_ignore_ascii_case("data:") {
             return None;
         }
-        let rest = &url[5..];
-        let rest = rest.split_once('#').map_or(rest, |(before, _)| before);
-        let (head, body) = rest.split_once(',')?;
-        let head = head.trim_matches(|c: char| c.is_ascii_whitespace());
+        let head = head[5..].trim_matches(|c: char| c.is_ascii_whitespace());
         let base64 =
             head.rsplit_once(';').is_some_and(|(_, last)| last.trim_start_matches(' ').eq_ignore_ascii_case("base64"));
-        let media_type = head.split(';').next().unwrap_or_default().trim();
+        let media_type = head.split(';').next().unwrap_or_default().trim().to_owned();
         Some(Self { media_type, base64, body })
     }
 
@@ -133,7 +133,7 @@ impl<'a> DataUrl<'a> {
 
     /// Whether the type is that of a file that is text.
     pub(crate) fn is_readable(&self) -> bool {
-        is_readable(self.media_type)
+        is_readable(&self.media_type)
     }
 
     /// Whether the body can be decoded.

@@ -29,21 +29,21 @@ pub(crate) fn check_name(name: &str, path: impl Fn() -> String) -> Result<()> {
     Err(Error::conversion(format!("Invalid '{}': {fault}", path())).at(path()))
 }
 
-/// Checks tool by tool that the name is a new one and that the parameters are right, and normalises those of
-/// strict tools. Missing parameters become `{}`.
+/// Checks declared tools one by one: the name is a new one, and the parameters are right. Those of
+/// strict tools are normalised, missing ones become `{}`.
 pub(crate) fn check_definitions(tools: &mut [ToolDefinition]) -> Result<()> {
-    let mut names: HashSet<&str> = HashSet::with_capacity(tools.len());
+    let mut names = HashSet::with_capacity(tools.len());
     for ToolDefinition { name, parameters, strict, .. } in tools {
-        let name: &str = name;
-        if !names.insert(name) {
+        if !names.insert(name.as_str()) {
             return Err(Error::conversion("Tool names must be unique."));
         }
+        let given = parameters.take();
         *parameters = Some(if *strict == Some(true) {
-            schema::strict_parameters(parameters.as_ref())?
+            schema::strict_parameters(given.as_ref())?
         } else {
-            let parameters = parameters.take().unwrap_or_else(|| Value::Object(Default::default()));
-            check_parameters(name, &parameters)?;
-            parameters
+            let given = given.unwrap_or_else(|| Value::Object(Default::default()));
+            check_parameters(name, &given)?;
+            given
         });
     }
     Ok(())
@@ -159,13 +159,19 @@ fn allowed_places(
 }
 
 impl Chosen {
-    /// Strict and other tools do not mix.
-    pub(crate) fn check_strict_mix(&self) -> Result<()> {
+    /// Strict tools mix neither with others nor with an answer format, be it `text`, that the request sets.
+    pub(crate) fn check_strict(&self, sets_format: bool) -> Result<()> {
         let strict = self.tools.iter().filter(|tool| tool.strict == Some(true)).count();
-        if strict == 0 || strict == self.tools.len() {
+        if strict == 0 {
             return Ok(());
         }
-        Err(Error::conversion("Cannot use strict tool with non-strict tool in the same request"))
+        if strict < self.tools.len() {
+            return Err(Error::conversion("Cannot use strict tool with non-strict tool in the same request"));
+        }
+        if sets_format {
+            return Err(Error::conversion("response_format should not be used with tools"));
+        }
+        Ok(())
     }
 
     /// The constraint that the tools and the choice make, if there are tools.

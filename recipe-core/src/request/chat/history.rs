@@ -33,7 +33,7 @@ impl History {
         let reader = MessageReader { version, image_token: options.special_tokens.get(SpecialToken::Image) };
         let mut awaited = Awaited::default();
         let mut fault = None;
-        let (mut prefixed, mut misplaced, mut uses_tools) = (false, false, false);
+        let mut uses_tools = false;
         let mut messages = Vec::with_capacity(turns.len());
         let last = turns.len() - 1;
         for (i, turn) in turns.into_iter().enumerate() {
@@ -43,11 +43,9 @@ impl History {
             }
             let message = reader.read(turn, i).map_err(|error| error.at(path.as_str()))?;
             match &message {
-                Message::Assistant { tool_calls, prefix, .. } => {
+                Message::Assistant { tool_calls, .. } => {
                     awaited.open(tool_calls.as_deref().unwrap_or_default(), i).map_err(|error| error.at(path))?;
                     uses_tools |= tool_calls.is_some();
-                    prefixed |= *prefix;
-                    misplaced |= *prefix && i != last;
                 }
                 Message::Tool { .. } => uses_tools = true,
                 Message::System { content, .. } if content.text().is_empty() => continue,
@@ -58,7 +56,10 @@ impl History {
         if awaited.missing > 0 {
             fault = Some(refuse_unpaired(Error::conversion(INSUFFICIENT).at(format!("messages[{last}]")), options)?);
         }
-        if misplaced {
+        // Dropped system messages do not count here.
+        let is_prefix = |message: &Message| matches!(message, Message::Assistant { prefix: true, .. });
+        let prefixed = messages.last().is_some_and(is_prefix);
+        if messages.iter().rev().skip(1).any(is_prefix) {
             return Err(Error::conversion(
                 "Invalid completion message: prefix set true with message which is not final message \
                  or message role is not assistant",
@@ -224,11 +225,11 @@ impl MessageReader<'_> {
     /// A file that is text becomes one; on V4.1 a file may be an image.
     fn file(&self, file: File, i: usize) -> Result<Converted> {
         let nested = file.file.0;
-        let (nested_id, nested_data, nested_name) =
-            nested.map_or((None, None, None), |file| (file.file_id.0, file.file_data.0, file.filename.0));
-        let file_id = file.file_id.or(nested_id);
-        let file_data = file.file_data.or(nested_data);
-        let file_name = file.filename.or(nested_name);
+        let file_name = file.filename.or_else(|| nested.as_ref().and_then(|nested| nested.filename.0.clone()));
+        let (file_id, file_data) = match (file.file_id, file.file_data, nested) {
+            (None, None, Some(nested)) => (nested.file_id.0, nested.file_data.0),
+            (file_id, file_data, _) => (file_id, file_data),
+        };
         let data = file_data.as_deref().and_then(DataUrl::parse);
         if let (None, Some(data)) = (&file_id, data.as_ref().filter(|data| data.is_readable())) {
             if let Some(bytes) = data.decode() {

@@ -1,0 +1,272 @@
+//! The classes under the short way, for Python: neutral events, and replies that keep their complete
+//! response. Knows no markup and no JSON of a protocol.
+
+use std::sync::Mutex;
+
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use recipe_core::reply::chat::{ChatGenerator, ChatResponse, SSE_DONE};
+use recipe_core::reply::{CallIds, Chunk, ReplyStream as CoreStream};
+use recipe_core::stream::{Event as CoreEvent, Events, FinishReason, OutputTools, StreamProcessor};
+
+use crate::conversation::ToolDefinition;
+use crate::error::raise;
+use crate::lock;
+use crate::options::ParsingOptions;
+use crate::reply::{random, ChatCompletionChunk, ChatCompletionChunkGenerator};
+use crate::stream::InferenceChunk;
+use crate::text::Text;
+use crate::tokenizer::Tokenizer;
+
+/// One fact about an output. Texts are deltas: they add up to the whole.
+#[pyclass(frozen, eq, module = "deepseek_recipe._native")]
+#[derive(PartialEq)]
+pub enum Event {
+    /// More of the reasoning.
+    Reasoning { text: String },
+    /// More of the answer.
+    Content { text: String },
+    /// A call begins. `index` counts the calls of the output, `id` is made up.
+    ToolCallStart { index: usize, id: String, name: String },
+    /// More of a call's arguments: JSON text.
+    ToolCallArguments { index: usize, text: String },
+    /// A call is finished: its arguments are one JSON object.
+    ToolCallEnd { index: usize },
+    /// The output has ended. `reason` is `stop`, `tool_calls`, `length` or `content_filter`. Tokens are counted from ids
+    /// and from text chunks that say theirs.
+    Finish { reason: String, stop_sequence: Option<String>, completion_tokens: u32, reasoning_tokens: Option<u32> },
+    /// The output has failed.
+    Error { message: String, code: String },
+}
+
+#[pymethods]
+impl Event {
+    /// `reasoning`, `content`, `tool_call_start`, `tool_call_arguments`, `tool_call_end`, `finish` or `error`.
+    #[getter]
+    fn r#type(&self) -> &'static str {
+        match self {
+            Self::Reasoning { .. } => "reasoning",
+            Self::Content { .. } => "content",
+            Self::ToolCallStart { .. } => "tool_call_start",
+            Self::ToolCallArguments { .. } => "tool_call_arguments",
+            Self::ToolCallEnd { .. } => "tool_call_end",
+            Self::Finish { .. } => "finish",
+            Self::Error { .. } => "error",
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        match self {
+            Self::Reasoning { text } => format!("Event.Reasoning(text={text:?})"),
+            Self::Content { text } => format!("Event.Content(text={text:?})"),
+            Self::ToolCallStart { index, id, name } => {
+                format!("Event.ToolCallStart(index={index}, id={id:?}, name={name:?})")
+            }
+            Self::ToolCallArguments { index, text } => format!("Event.ToolCallArguments(index={index}, text={text:?})"),
+            Self::ToolCallEnd { index } => format!("Event.ToolCallEnd(index={index})"),
+            Self::Finish { reason, stop_sequence, .. } => {
+                let stop = stop_sequence.as_ref().map_or("None".to_owned(), |stop| format!("{stop:?}"));
+                format!("Event.Finish(reason={reason:?}, stop_sequence={stop})")
+            }
+            Self::Error { message, code } => format!("Event.Error(message={message:?}, code={code:?})"),
+        }
+    }
+}
+
+/// Parses an output into events, without a protocol.
+#[pyclass(frozen, module = "deepseek_recipe._native")]
+pub struct OutputParser(Mutex<Parser>);
+
+struct Parser {
+    processor: StreamProcessor,
+    events: Events,
+    call_ids: CallIds,
+}
+
+impl Parser {
+    fn event(&mut self, event: &CoreEvent<'_>) -> Option<Event> {
+        Some(match *event {
+            CoreEvent::Start { .. } => return None,
+            CoreEvent::Reasoning { text, .. } => Event::Reasoning { text: text.to_owned() },
+            CoreEvent::Content { text, .. } => Event::Content { text: text.to_owned() },
+            CoreEvent::CallStart { index, name } => {
+                Event::ToolCallStart { index, id: self.call_ids.next(index), name: name.to_owned() }
+            }
+            CoreEvent::CallArguments { index, text } => Event::ToolCallArguments { index, text: text.to_owned() },
+            CoreEvent::CallEnd { index } => Event::ToolCallEnd { index },
+            CoreEvent::Finish { reason, stop_sequence, usage } => Event::Finish {
+                reason: match reason {
+                    FinishReason::Stop => "stop",
+                    FinishReason::ToolCalls => "tool_calls",
+                    FinishReason::Length => "length",
+                    FinishReason::ContentFilter => "content_filter",
+                }
+                .to_owned(),
+                stop_sequence: stop_sequence.map(str::to_owned),
+                completion_tokens: usage.completion_tokens,
+                reasoning_tokens: usage.reasoning_tokens,
+            },
+            CoreEvent::Error { message, code, .. } => {
+                Event::Error { message: message.to_owned(), code: code.to_owned() }
+            }
+        })
+    }
+
+    fn drive(
+        &mut self,
+        step: impl FnOnce(&mut StreamProcessor, &mut Events) -> recipe_core::Result<()>,
+    ) -> recipe_core::Result<Vec<Event>> {
+        let mut events = std::mem::take(&mut self.events);
+        events.clear();
+        let done = step(&mut self.processor, &mut events);
+        let found = events.iter().filter_map(|event| self.event(&event)).collect();
+        self.events = events;
+        done.map(|()| found)
+    }
+}
+
+#[pymethods]
+impl OutputParser {
+    #[new]
+    #[pyo3(signature = (options, tools, tokenizer=None))]
+    fn new(
+        py: Python<'_>,
+        options: &ParsingOptions,
+        tools: Vec<Bound<'_, ToolDefinition>>,
+        tokenizer: Option<&Bound<'_, Tokenizer>>,
+    ) -> Self {
+        let tools = tools.iter().map(|tool| tool.get().0.clone()).collect();
+        let tools = OutputTools::new(tools, Vec::new()).into();
+        let tokenizer = tokenizer.map(|tokenizer| tokenizer.get().0.clone());
+        let processor = StreamProcessor::new(options.get(py), tools, tokenizer);
+        Self(Mutex::new(Parser { processor, events: Events::default(), call_ids: CallIds::new(random()) }))
+    }
+
+    /// Whether the output has ended.
+    #[getter]
+    fn finished(&self, py: Python<'_>) -> bool {
+        lock::state(py, &self.0).processor.is_finished()
+    }
+
+    /// Takes an engine chunk and returns its events.
+    fn push(&self, py: Python<'_>, chunk: &InferenceChunk) -> PyResult<Vec<Event>> {
+        let parser = &mut *lock::state(py, &self.0);
+        lock::work(py, chunk.size(), || parser.drive(|processor, events| processor.push(&chunk.0, events)))
+            .map_err(|error| raise(py, error))
+    }
+
+    /// Closes the input. Without a `finish` chunk before it, the last event is an error.
+    fn finish(&self, py: Python<'_>) -> PyResult<Vec<Event>> {
+        lock::state(py, &self.0).drive(StreamProcessor::finish).map_err(|error| raise(py, error))
+    }
+}
+
+/// A reply in the protocol of its generator: engine chunks in, protocol chunks out, the complete response kept.
+#[pyclass(frozen, module = "deepseek_recipe._native")]
+pub struct ReplyStream(Mutex<State>);
+
+struct State {
+    stream: CoreStream<ChatGenerator>,
+    response: ChatResponse,
+}
+
+impl State {
+    fn push(&mut self, input: Input<'_>) -> recipe_core::Result<Vec<ChatCompletionChunk>> {
+        let (mut chunks, response) = (Vec::new(), &mut self.response);
+        input.to(&mut self.stream, &mut |chunk| {
+            response.accumulate(chunk.clone());
+            chunks.push(ChatCompletionChunk::of(chunk));
+        })?;
+        Ok(chunks)
+    }
+
+    fn push_sse(&mut self, input: Input<'_>) -> recipe_core::Result<String> {
+        let (mut sent, response) = (String::new(), &mut self.response);
+        input.to(&mut self.stream, &mut |chunk| {
+            chunk.write_sse(&mut sent);
+            response.accumulate(chunk);
+        })?;
+        Ok(sent)
+    }
+}
+
+/// What comes from the engine.
+enum Input<'a> {
+    Chunk(&'a recipe_core::stream::InferenceChunk),
+    /// The input is closed.
+    Close,
+}
+
+impl Input<'_> {
+    fn to(
+        self,
+        stream: &mut CoreStream<ChatGenerator>,
+        chunk: &mut dyn FnMut(recipe_core::reply::chat::ChatChunk<'_>),
+    ) -> recipe_core::Result<()> {
+        match self {
+            Self::Chunk(input) => stream.push(input, chunk),
+            Self::Close => stream.finish(chunk),
+        }
+    }
+}
+
+#[pymethods]
+impl ReplyStream {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        generator: &ChatCompletionChunkGenerator,
+        options: &ParsingOptions,
+        tokenizer: &Tokenizer,
+        id: Text,
+        model: Text,
+    ) -> PyResult<Self> {
+        let generator = generator.take(py)?;
+        let response = ChatResponse::new(&id.0, &model.0, generator.created());
+        let stream = CoreStream::new(generator, options.get(py), Some(tokenizer.0.clone()));
+        Ok(Self(Mutex::new(State { stream, response })))
+    }
+
+    /// Whether the output has ended.
+    #[getter]
+    fn finished(&self, py: Python<'_>) -> bool {
+        lock::state(py, &self.0).stream.is_finished()
+    }
+
+    /// Takes an engine chunk and returns the protocol chunks that it makes.
+    fn push(&self, py: Python<'_>, chunk: &InferenceChunk) -> PyResult<Vec<ChatCompletionChunk>> {
+        let state = &mut *lock::state(py, &self.0);
+        lock::work(py, chunk.size(), || state.push(Input::Chunk(&chunk.0))).map_err(|error| raise(py, error))
+    }
+
+    /// As `push`, as server-sent events.
+    fn push_sse<'py>(&self, py: Python<'py>, chunk: &InferenceChunk) -> PyResult<Bound<'py, PyBytes>> {
+        let state = &mut *lock::state(py, &self.0);
+        let sent = lock::work(py, chunk.size(), || state.push_sse(Input::Chunk(&chunk.0)));
+        sent.map(|sent| PyBytes::new(py, sent.as_bytes())).map_err(|error| raise(py, error))
+    }
+
+    /// Closes the input and returns the last chunks: a failure, unless the output had ended.
+    fn finish(&self, py: Python<'_>) -> PyResult<Vec<ChatCompletionChunk>> {
+        lock::state(py, &self.0).push(Input::Close).map_err(|error| raise(py, error))
+    }
+
+    /// As `finish`, as server-sent events, with the end of the stream behind them unless the reply failed.
+    fn finish_sse<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let state = &mut *lock::state(py, &self.0);
+        let mut sent = state.push_sse(Input::Close).map_err(|error| raise(py, error))?;
+        if !state.response.is_failed() {
+            sent.push_str("data: ");
+            sent.push_str(SSE_DONE);
+            sent.push_str("\n\n");
+        }
+        Ok(PyBytes::new(py, sent.as_bytes()))
+    }
+
+    /// Returns the complete response as JSON text, also before the reply is complete.
+    fn response_json(&self, py: Python<'_>) -> String {
+        let mut json = String::new();
+        lock::state(py, &self.0).response.write_json(&mut json);
+        json
+    }
+}

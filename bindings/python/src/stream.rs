@@ -1,0 +1,236 @@
+//! What an engine says, and the parsing of it, for Python. Knows no markup and no protocol.
+
+use std::sync::Mutex;
+
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::prelude::*;
+use recipe_core::reply::chat::ChatGenerator;
+use recipe_core::reply::ReplyStream;
+use recipe_core::stream as core;
+
+use crate::error::raise;
+use crate::lock;
+use crate::options::{mirror, ParsingOptions};
+use crate::reply::{ChatCompletionChunk, ChatCompletionChunkGenerator};
+use crate::text::Text;
+use crate::tokenizer::Tokenizer;
+
+mirror! {
+    core,
+    /// Why an engine ended.
+    InferenceFinishReason { Stop, Length, ContentFilter }
+}
+
+/// What a prompt cost, in tokens, as the engine reports it.
+#[pyclass(frozen, module = "deepseek_recipe._native")]
+pub struct PromptUsage(core::PromptUsage);
+
+#[pymethods]
+impl PromptUsage {
+    #[new]
+    #[pyo3(signature = (*, prompt_tokens=0, prompt_cache_hit_tokens=0))]
+    fn new(prompt_tokens: u64, prompt_cache_hit_tokens: u64) -> PyResult<Self> {
+        Ok(Self(core::PromptUsage {
+            prompt_tokens: count(prompt_tokens)?,
+            prompt_cache_hit_tokens: count(prompt_cache_hit_tokens)?,
+        }))
+    }
+
+    /// All of the prompt.
+    #[getter]
+    fn prompt_tokens(&self) -> u32 {
+        self.0.prompt_tokens
+    }
+
+    /// The part that came from the prompt cache.
+    #[getter]
+    fn prompt_cache_hit_tokens(&self) -> u32 {
+        self.0.prompt_cache_hit_tokens
+    }
+}
+
+fn count(tokens: u64) -> PyResult<u32> {
+    u32::try_from(tokens).map_err(|_| PyOverflowError::new_err("int too big to convert"))
+}
+
+/// One message of an engine, made with `ready`, `text`, `tokens`, `finish` or `error`.
+#[pyclass(frozen, module = "deepseek_recipe._native")]
+pub struct InferenceChunk(pub core::InferenceChunk);
+
+type Logprob = (f32, Vec<(u32, f32)>);
+
+impl InferenceChunk {
+    /// How much work it is, in bytes.
+    pub fn size(&self) -> usize {
+        match &self.0 {
+            core::InferenceChunk::Text { content, .. } => content.len(),
+            core::InferenceChunk::Tokens { token_ids, .. } => size_of_val(token_ids.as_slice()),
+            _ => 0,
+        }
+    }
+}
+
+#[pymethods]
+impl InferenceChunk {
+    /// The engine has taken the request. Only the first chunk of a stream counts as one.
+    #[staticmethod]
+    #[pyo3(signature = (*, prompt_usage=None, system_fingerprint=None))]
+    fn ready(prompt_usage: Option<&Bound<'_, PromptUsage>>, system_fingerprint: Option<Text>) -> Self {
+        Self(core::InferenceChunk::Ready {
+            prompt_usage: prompt_usage.map(|usage| usage.get().0),
+            system_fingerprint: system_fingerprint.map(|text| text.0),
+        })
+    }
+
+    /// Text, and how many tokens it accounts for.
+    #[staticmethod]
+    #[pyo3(signature = (content, token_count=0))]
+    fn text(content: Text, token_count: u64) -> PyResult<Self> {
+        Ok(Self(core::InferenceChunk::Text { content: content.0, token_count: count(token_count)? }))
+    }
+
+    /// Token ids, with a pair for each or no log probabilities.
+    #[staticmethod]
+    #[pyo3(signature = (token_ids, logprobs=None))]
+    fn tokens(token_ids: Vec<u32>, logprobs: Option<Vec<Logprob>>) -> Self {
+        let logprobs = logprobs.map(|entries| {
+            entries.into_iter().map(|(logprob, top)| core::IdLogprob { logprob, top }).collect::<Vec<_>>()
+        });
+        Self(core::InferenceChunk::Tokens { token_ids, logprobs })
+    }
+
+    /// The engine has ended.
+    #[staticmethod]
+    fn finish(finish_reason: InferenceFinishReason) -> Self {
+        Self(core::InferenceChunk::Finish(finish_reason.into()))
+    }
+
+    /// The engine has failed: what happened, and a word for programs.
+    #[staticmethod]
+    #[pyo3(signature = (message, code=Text("server_error".to_owned())), text_signature = "(message, code='server_error')")]
+    fn error(message: Text, code: Text) -> Self {
+        Self(core::InferenceChunk::Error { message: message.0, code: code.0 })
+    }
+
+    /// `ready`, `text`, `tokens`, `finish` or `error`.
+    #[getter]
+    fn kind(&self) -> &'static str {
+        match self.0 {
+            core::InferenceChunk::Ready { .. } => "ready",
+            core::InferenceChunk::Text { .. } => "text",
+            core::InferenceChunk::Tokens { .. } => "tokens",
+            core::InferenceChunk::Finish(_) => "finish",
+            core::InferenceChunk::Error { .. } => "error",
+        }
+    }
+
+    /// What the prompt cost: zeros in a `ready` chunk that does not say it.
+    #[getter]
+    fn prompt_usage(&self) -> Option<PromptUsage> {
+        match &self.0 {
+            core::InferenceChunk::Ready { prompt_usage, .. } => Some(PromptUsage(prompt_usage.unwrap_or_default())),
+            _ => None,
+        }
+    }
+
+    /// The engine's fingerprint, of a `ready` chunk.
+    #[getter]
+    fn system_fingerprint(&self) -> Option<&str> {
+        match &self.0 {
+            core::InferenceChunk::Ready { system_fingerprint, .. } => system_fingerprint.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The text of a `text` chunk.
+    #[getter]
+    fn content(&self) -> Option<&str> {
+        match &self.0 {
+            core::InferenceChunk::Text { content, .. } => Some(content),
+            _ => None,
+        }
+    }
+
+    /// How many tokens a `text` chunk accounts for.
+    #[getter]
+    fn token_count(&self) -> Option<u32> {
+        match self.0 {
+            core::InferenceChunk::Text { token_count, .. } => Some(token_count),
+            _ => None,
+        }
+    }
+
+    /// The ids of a `tokens` chunk, as a new list.
+    #[getter]
+    fn token_ids(&self) -> Option<Vec<u32>> {
+        match &self.0 {
+            core::InferenceChunk::Tokens { token_ids, .. } => Some(token_ids.clone()),
+            _ => None,
+        }
+    }
+
+    /// Why the engine ended, of a `finish` chunk.
+    #[getter]
+    fn finish_reason(&self) -> Option<InferenceFinishReason> {
+        match self.0 {
+            core::InferenceChunk::Finish(reason) => Some(reason.into()),
+            _ => None,
+        }
+    }
+}
+
+/// Parses an output: engine chunks in, protocol chunks out.
+#[pyclass(frozen, module = "deepseek_recipe._native")]
+pub struct StreamProcessor(Mutex<ReplyStream<ChatGenerator>>);
+
+#[pymethods]
+impl StreamProcessor {
+    #[new]
+    #[pyo3(signature = (generator, options, tokenizer=None))]
+    fn new(
+        generator: &Bound<'_, PyAny>,
+        options: &ParsingOptions,
+        tokenizer: Option<&Bound<'_, Tokenizer>>,
+    ) -> PyResult<Self> {
+        let py = generator.py();
+        let Ok(generator) = generator.cast::<ChatCompletionChunkGenerator>() else {
+            return Err(PyTypeError::new_err("expected a protocol chunk generator"));
+        };
+        let tokenizer = tokenizer.map(|tokenizer| tokenizer.get().0.clone());
+        Ok(Self(Mutex::new(ReplyStream::new(generator.get().take(py)?, options.get(py), tokenizer))))
+    }
+
+    /// Whether the output has ended and the processor has not been closed.
+    #[getter]
+    fn finished(&self, py: Python<'_>) -> bool {
+        lock::state(py, &self.0).is_finished()
+    }
+
+    /// Takes an engine chunk and returns the protocol chunks that it makes.
+    fn push(&self, py: Python<'_>, chunk: &InferenceChunk) -> PyResult<Vec<ChatCompletionChunk>> {
+        let mut chunks = Vec::new();
+        let stream = &mut *lock::state(py, &self.0);
+        lock::work(py, chunk.size(), || {
+            stream.push(&chunk.0, &mut |chunk| chunks.push(ChatCompletionChunk::of(chunk)))
+        })
+        .map_err(|error| raise(py, error))?;
+        Ok(chunks)
+    }
+
+    /// Closes the input and returns the last chunks. Without a `finish` chunk before it, the reply says that it failed.
+    fn finish(&self, py: Python<'_>) -> PyResult<Vec<ChatCompletionChunk>> {
+        let mut chunks = Vec::new();
+        let finished = lock::state(py, &self.0).finish(&mut |chunk| chunks.push(ChatCompletionChunk::of(chunk)));
+        finished.map(|()| chunks).map_err(|error| raise(py, error))
+    }
+
+    /// Ends without any chunk. May be called at any time.
+    fn close(&self, py: Python<'_>) {
+        lock::state(py, &self.0).close();
+    }
+
+    /// Returns a processor that goes on from here by itself.
+    fn __copy__(&self, py: Python<'_>) -> Self {
+        Self(Mutex::new(lock::state(py, &self.0).clone()))
+    }
+}

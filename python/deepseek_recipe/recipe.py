@@ -1,0 +1,310 @@
+"""The short way: one call from a request to ids, one loop from an output to events.
+
+It stands on the same classes as the long way and adds no rule of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, overload
+
+from ._native import (
+    ChatCompletionChunk,
+    ChatCompletionRequest,
+    Conversation,
+    ConversationRequest,
+    ConversionOptions,
+    DeepseekV4Encoding,
+    DeepseekV41Encoding,
+    Event,
+    ImageSource,
+    InferenceChunk,
+    InferenceFinishReason,
+    InferenceOptions,
+    ModelVersion,
+    OutputParser,
+    ParsingOptions,
+    RenderedPrompt,
+    ReplyStream,
+    ThinkingInitialStage,
+    Tokenizer,
+)
+
+Piece: TypeAlias = "int | str | list[int] | tuple[int, ...] | memoryview | InferenceChunk"
+"""What an engine may give at a time: an id, ids, text, or a chunk with its own usage or finish."""
+
+FinishReason: TypeAlias = Literal["stop", "length", "content_filter"]
+
+_FINISH = {
+    "stop": InferenceFinishReason.Stop,
+    "length": InferenceFinishReason.Length,
+    "content_filter": InferenceFinishReason.ContentFilter,
+}
+
+
+class HasModelDump(Protocol):
+    """A request object, for example a pydantic model."""
+
+    def model_dump(self) -> Mapping[str, Any]: ...
+
+
+Body: TypeAlias = "Mapping[str, Any] | str | bytes | HasModelDump"
+
+
+class Segment(NamedTuple):
+    """A run of the prompt: `special` and `image` segments are one token, a `plain` one is text."""
+
+    kind: Literal["special", "plain", "image"]
+    text: str
+
+
+class Encoded:
+    """A request on its way to an engine, and what is needed to read the answer."""
+
+    def __init__(self, request: ConversationRequest, rendered: RenderedPrompt, tokenizer: Tokenizer, model: str):
+        self.request: ConversationRequest = request
+        self.tokenizer: Tokenizer = tokenizer
+        self.model: str = model
+        self._rendered = rendered
+        self.token_ids: memoryview = tokenizer.encode_prompt(rendered)
+        """The ids: a read-only buffer of uint32. `len`, index, iterate, `.tolist()`, or `numpy.asarray` without a copy."""
+
+    def __repr__(self) -> str:
+        return f"Encoded(model={self.model!r}, token_ids=<{len(self.token_ids)} ids>, stream={self.stream})"
+
+    @property
+    def prompt(self) -> str:
+        """The prompt as text. It cannot be encoded from this text alone: special tokens look like text in it."""
+        return self._rendered.prompt
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The prompt in runs; the texts add up to `prompt`."""
+        return [Segment(kind, text) for kind, text in self._rendered.segments]
+
+    @property
+    def image_sources(self) -> list[ImageSource]:
+        """The images in the order of their segments."""
+        return self._rendered.image_sources
+
+    @property
+    def conversation(self) -> Conversation:
+        """What the prompt says."""
+        return self.request.conversation
+
+    @property
+    def inference_options(self) -> InferenceOptions:
+        """What the engine is told."""
+        return self.request.inference_options
+
+    @property
+    def parsing_options(self) -> ParsingOptions:
+        """How the output is read."""
+        return self.request.parsing_options
+
+    @property
+    def model_version(self) -> ModelVersion:
+        """The model that the requested name stands for."""
+        return self.request.model_version
+
+    @property
+    def stream(self) -> bool:
+        """Whether the caller asked for a reply in chunks."""
+        return self.request.stream
+
+    def resolve_max_tokens(self, context_limit: int) -> int:
+        """The output limit in tokens, in a context of this size. Raises `ConversionError` where the prompt does not fit."""
+        return self.request.resolve_max_tokens(len(self.token_ids), context_limit)
+
+    def reply(self, *, id: str | None = None, model: str | None = None) -> Reply:
+        """A reply to this request. `id` is made up where it is not given; `model` is the requested name."""
+        return Reply(self, id or f"chatcmpl-{uuid.uuid4().hex}", self.model if model is None else model)
+
+
+class Reply:
+    """The reply in the request's own protocol: engine output in, protocol chunks out."""
+
+    def __init__(self, encoded: Encoded, id: str, model: str):
+        self.id: str = id
+        self.model: str = model
+        generator = ChatCompletionRequest.chunk_generator(encoded.request, id, model)
+        self._stream = ReplyStream(generator, encoded.parsing_options, encoded.tokenizer, id, model)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the output has ended, by `finish` or at a stop sequence. Then the engine can be told to stop."""
+        return self._stream.finished
+
+    def push(self, piece: Piece) -> list[ChatCompletionChunk]:
+        """Takes what the engine gave and returns the chunks that it makes; `chunk.to_json()` is what is sent."""
+        return self._stream.push(_chunk(piece))
+
+    def push_sse(self, piece: Piece) -> bytes:
+        """As `push`, as server-sent events."""
+        return self._stream.push_sse(_chunk(piece))
+
+    def finish(self, reason: FinishReason | None = "stop") -> list[ChatCompletionChunk]:
+        """Ends the output and returns the last chunks. `None`: the engine failed. Nothing where it had ended already."""
+        if self.finished or reason is None:
+            return self._stream.finish()
+        return self._stream.push(InferenceChunk.finish(_FINISH[reason]))
+
+    def finish_sse(self, reason: FinishReason | None = "stop") -> bytes:
+        """As `finish`, as server-sent events, with the end of the stream behind them."""
+        if self.finished or reason is None:
+            return self._stream.finish_sse()
+        return self._stream.push_sse(InferenceChunk.finish(_FINISH[reason])) + self._stream.finish_sse()
+
+    def response(self) -> dict[str, Any]:
+        """The complete response, or what there is of it so far."""
+        return json.loads(self._stream.response_json())
+
+
+class Recipe:
+    """A model, a tokenizer and options, used for many requests. It does not change and may be shared by threads.
+
+    `model`: take every model name in requests as this one (a `ModelVersion`, or a name that the options know).
+    `tokenizer`: instead of the built-in one of the request's model. `options`: of the conversion.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: ModelVersion | str | None = None,
+        tokenizer: Tokenizer | None = None,
+        options: ConversionOptions | None = None,
+    ):
+        self._options = ConversionOptions() if options is None else options
+        if isinstance(model, str):
+            known = self._options.model_versions_by_name
+            if model not in known:
+                raise ValueError(f"unknown model {model!r}; the options know {', '.join(sorted(known))}")
+            model = known[model]
+        self._version = model
+        self._tokenizer = tokenizer
+
+    def encode(self, request: Body) -> Encoded:
+        """Converts, renders and encodes a Chat Completions request.
+
+        `request` is a dict, JSON text or bytes, or an object with `model_dump()`. Raises `ValueError` where it is no
+        request at all and `ConversionError` where it cannot be served; both carry `status_code` and `body`.
+        """
+        if not isinstance(request, (str, bytes, Mapping)) and hasattr(request, "model_dump"):
+            request = request.model_dump()
+        body = ChatCompletionRequest(request)
+        name = body.model
+        options = self._options
+        if self._version is not None:
+            options = options.with_model_alias(name, self._version)
+        converted = body.convert(options)
+        encoding = _ENCODINGS[converted.model_version]().with_special_tokens(options.special_tokens)
+        tokenizer = self._tokenizer or Tokenizer.builtin(converted.model_version)
+        return Encoded(converted, encoding.render_conversation(converted.conversation), tokenizer, name)
+
+    @overload
+    def stream_parse(
+        self, tokens: Iterable[Piece], encoded: Encoded | None = None, *, finish_reason: FinishReason | None = "stop"
+    ) -> Iterator[Event]: ...
+    @overload
+    def stream_parse(
+        self,
+        tokens: AsyncIterable[Piece],
+        encoded: Encoded | None = None,
+        *,
+        finish_reason: FinishReason | None = "stop",
+    ) -> AsyncIterator[Event]: ...
+    def stream_parse(
+        self,
+        tokens: Iterable[Piece] | AsyncIterable[Piece],
+        encoded: Encoded | None = None,
+        *,
+        finish_reason: FinishReason | None = "stop",
+    ) -> Iterator[Event] | AsyncIterator[Event]:
+        """The events of an output, as it comes: reasoning, content, tool calls, and one finish or error at the end.
+
+        `tokens` is an iterable or an async iterable of ids, lists of ids, or text. Without `encoded` the output is
+        read as that of a request without tools that says nothing about thinking. Where the iterable ends, the output has ended for
+        `finish_reason` (`None`: it failed); an exception of the iterable becomes an `Error` event.
+        """
+        parser = self._parser(encoded)
+        if isinstance(tokens, AsyncIterable):
+            return _parse_async(parser, tokens, finish_reason)
+        return _parse(parser, tokens, finish_reason)
+
+    def _parser(self, encoded: Encoded | None) -> OutputParser:
+        if encoded is not None:
+            return OutputParser(encoded.parsing_options, encoded.conversation.tools, encoded.tokenizer)
+        version = self._version or ModelVersion.DeepseekV41Flash
+        stage = ThinkingInitialStage.ReasoningStart if self._options.default_thinking_mode else None
+        options = ParsingOptions(thinking_initial_stage=stage, special_tokens=self._options.special_tokens)
+        return OutputParser(options, [], self._tokenizer or Tokenizer.builtin(version))
+
+
+_ENCODINGS = {
+    ModelVersion.DeepseekV4Pro: DeepseekV4Encoding,
+    ModelVersion.DeepseekV41Flash: DeepseekV41Encoding,
+}
+
+
+def _chunk(piece: Piece) -> InferenceChunk:
+    if isinstance(piece, InferenceChunk):
+        return piece
+    if isinstance(piece, str):
+        return InferenceChunk.text(piece)
+    return InferenceChunk.tokens([piece] if isinstance(piece, int) else list(piece))
+
+
+def _last(parser: OutputParser, finish_reason: FinishReason | None) -> list[Event]:
+    if parser.finished or finish_reason is None:
+        return parser.finish()
+    return parser.push(InferenceChunk.finish(_FINISH[finish_reason]))
+
+
+def _failed(parser: OutputParser, error: Exception) -> list[Event]:
+    return parser.push(InferenceChunk.error(str(error) or type(error).__name__))
+
+
+def _parse(parser: OutputParser, tokens: Iterable[Piece], finish_reason: FinishReason | None) -> Iterator[Event]:
+    pieces = iter(tokens)
+    while not parser.finished:
+        try:
+            piece = next(pieces)
+        except StopIteration:
+            break
+        except Exception as error:
+            yield from _failed(parser, error)
+            return
+        yield from parser.push(_chunk(piece))
+    yield from _last(parser, finish_reason)
+
+
+async def _parse_async(
+    parser: OutputParser, tokens: AsyncIterable[Piece], finish_reason: FinishReason | None
+) -> AsyncIterator[Event]:
+    pieces = aiter(tokens)
+    while not parser.finished:
+        try:
+            piece = await anext(pieces)
+        except StopAsyncIteration:
+            break
+        except Exception as error:
+            for event in _failed(parser, error):
+                yield event
+            return
+        for event in parser.push(_chunk(piece)):
+            yield event
+    for event in _last(parser, finish_reason):
+        yield event
+
+
+_DEFAULT = Recipe()
+
+
+def encode(request: Body) -> Encoded:
+    """`Recipe().encode(request)`: see there."""
+    return _DEFAULT.encode(request)
+
+
+stream_parse = _DEFAULT.stream_parse

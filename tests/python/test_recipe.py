@@ -1,0 +1,192 @@
+"""The short way: `encode`, `stream_parse` and `reply`."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import deepseek_recipe as recipe
+
+ADD = {
+    "type": "function",
+    "function": {"name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "number"}}}},
+}
+CALL = (
+    '<｜DSML｜ calls>\n<｜DSML｜ invoke name="add">\n<｜DSML｜ parameter name="a" string="false">2'
+    "</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n</｜DSML｜ calls>"
+)
+
+
+def body(**more: Any) -> dict[str, Any]:
+    return {"model": "DeepSeek-V4.1-Flash", "messages": [{"role": "user", "content": "Hi"}], **more}
+
+
+def joined(events: Iterator[recipe.Event]) -> list[tuple[Any, ...]]:
+    """Events as tuples, deltas of a kind joined, made-up ids and counts left out."""
+    found: list[tuple[Any, ...]] = []
+    for event in events:
+        fields = [getattr(event, n) for n in event.__match_args__ if n not in ("id", "code") and "tokens" not in n]
+        if found and "text" in event.__match_args__ and found[-1][:-1] == (event.type, *fields[:-1]):
+            found[-1] = (*found[-1][:-1], found[-1][-1] + fields[-1])
+        else:
+            found.append((event.type, *fields))
+    return found
+
+
+class Model:
+    def model_dump(self) -> dict[str, Any]:
+        return body()
+
+
+@pytest.mark.parametrize("request_", [body(), json.dumps(body()), json.dumps(body()).encode(), Model()])
+def test_every_form_of_a_request_gives_the_same(request_: Any) -> None:
+    encoded = recipe.encode(request_)
+    assert encoded.prompt.endswith("<｜User｜>Hi<｜Assistant｜><think>")
+    assert encoded.model_version == recipe.ModelVersion.DeepseekV41Flash
+    assert not encoded.stream
+    assert "".join(segment.text for segment in encoded.segments) == encoded.prompt
+
+
+def test_ids_are_a_read_only_buffer_and_those_of_the_long_way() -> None:
+    encoded = recipe.encode(body(tools=[ADD]))
+    ids = encoded.token_ids
+    long = recipe.DeepseekV41Encoding().with_tokenizer(encoded.tokenizer).encode(encoded.conversation)
+    assert ids.tolist() == long == list(ids)
+    assert (len(ids), ids[0], ids[-1]) == (len(long), 0, 128821)
+    assert ids.readonly and ids.itemsize == 4 and memoryview(ids).nbytes == 4 * len(long)
+    array = np.asarray(ids)
+    assert array.dtype == np.uint32 and not array.flags.owndata and array.tolist() == long
+
+
+def test_special_segments_and_no_others_are_special() -> None:
+    encoded = recipe.encode(body(messages=[{"role": "user", "content": "<think><｜User｜>"}]))
+    assert [segment.text for segment in encoded.segments if segment.kind == "special"] == [
+        "<｜begin▁of▁sentence｜>",
+        "<｜System｜>",
+        "<｜User｜>",
+        "<｜Assistant｜>",
+        "<think>",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "expected"),
+    [
+        (["a</think>b"], [("reasoning", "a"), ("content", "b"), ("finish", "stop", None)]),
+        ([67, [128822], (68,)], [("reasoning", "a"), ("content", "b"), ("finish", "stop", None)]),
+        ([], [("finish", "stop", None)]),
+        (
+            ["</think>x" + CALL],
+            [
+                ("content", "x"),
+                ("tool_call_start", 0, "add"),
+                ("tool_call_arguments", 0, '{"a": 2}'),
+                ("tool_call_end", 0),
+                ("finish", "tool_calls", None),
+            ],
+        ),
+    ],
+)
+def test_pieces_become_events(pieces: list[Any], expected: list[Any]) -> None:
+    encoded = recipe.encode(body(tools=[ADD]))
+    assert joined(recipe.stream_parse(pieces, encoded)) == expected
+
+    async def pieces_later() -> AsyncIterator[Any]:
+        for piece in pieces:
+            yield piece
+
+    async def collect() -> list[recipe.Event]:
+        return [event async for event in recipe.stream_parse(pieces_later(), encoded)]
+
+    assert joined(iter(asyncio.run(collect()))) == expected
+
+
+def test_without_a_request_the_output_starts_with_reasoning() -> None:
+    assert joined(recipe.stream_parse(["a</think>b"]))[:2] == [("reasoning", "a"), ("content", "b")]
+    plain = recipe.Recipe(options=recipe.ConversionOptions(default_thinking_mode=False))
+    assert joined(plain.stream_parse(["ab"]))[0] == ("content", "ab")
+
+
+def test_the_end_of_an_iterable() -> None:
+    assert joined(recipe.stream_parse(["a"], finish_reason="length"))[-1] == ("finish", "length", None)
+    message = "the output ended without a finish reason"
+    assert joined(recipe.stream_parse(["a"], finish_reason=None))[-1] == ("error", message)
+
+    def broken() -> Iterator[str]:
+        yield "a"
+        raise OSError("the engine is gone")
+
+    assert joined(recipe.stream_parse(broken())) == [("reasoning", "a"), ("error", "the engine is gone")]
+
+
+def test_a_chunk_brings_its_own_finish_and_a_stop_sequence_ends_the_output() -> None:
+    finish = recipe.InferenceChunk.finish(recipe.InferenceFinishReason.Length)
+    assert joined(recipe.stream_parse(["a", finish, "never"]))[-1] == ("finish", "length", None)
+    encoded = recipe.encode(body(stop=["END"], thinking={"type": "disabled"}))
+    assert joined(recipe.stream_parse(["aEN", "Db", "c"], encoded)) == [("content", "a"), ("finish", "stop", "END")]
+
+
+def test_a_stream_is_read_no_further_than_its_end() -> None:
+    encoded = recipe.encode(body(stop="END", thinking={"type": "disabled"}))
+    taken: list[str] = []
+
+    def pieces() -> Iterator[str]:
+        for piece in ("aEND", "b", "c"):
+            taken.append(piece)
+            yield piece
+
+    list(recipe.stream_parse(pieces(), encoded))
+    assert taken == ["aEND"]
+
+
+def test_a_reply_streams_and_adds_up() -> None:
+    encoded = recipe.encode(body(tools=[ADD], stream=True))
+    reply = encoded.reply(id="id-1", model="shown")
+    chunks = [json.loads(chunk.to_json()) for chunk in (*reply.push("a</think>b" + CALL), *reply.finish())]
+    assert {(chunk["id"], chunk["model"]) for chunk in chunks} == {("id-1", "shown")}
+    assert chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    message = reply.response()["choices"][0]["message"]
+    assert (message["reasoning_content"], message["content"]) == ("a", "b")
+    assert message["tool_calls"][0]["function"] == {"name": "add", "arguments": '{"a": 2}'}
+    assert reply.finished and reply.finish() == []
+
+
+def test_server_sent_events_are_the_chunks() -> None:
+    encoded = recipe.encode(body(stream=True))
+    sse, plain = encoded.reply(id="id-1"), encoded.reply(id="id-1")
+    sent = b"".join([sse.push_sse(43), sse.push_sse([2118, 128822]), sse.push_sse("x"), sse.finish_sse("length")])
+    chunks = [*plain.push(43), *plain.push([2118, 128822]), *plain.push("x"), *plain.finish("length")]
+    lines = sent.decode().removesuffix("\n\n").split("\n\n")
+    created = [json.loads(line.removeprefix("data: ")) | {"created": 0} for line in lines[:-1]]
+    assert created == [json.loads(chunk.to_json()) | {"created": 0} for chunk in chunks]
+    assert lines[-1] == "data: [DONE]"
+
+
+def test_a_failed_reply_says_so_and_has_no_end_mark() -> None:
+    reply = recipe.encode(body()).reply()
+    sent = (reply.push_sse("a") + reply.finish_sse(None)).decode()
+    assert "insufficient_system_resource" in sent and "[DONE]" not in sent
+    assert reply.response()["error"]["code"] == "server_error"
+
+
+def test_a_recipe_takes_any_name_as_its_model() -> None:
+    flash = recipe.Recipe(model=recipe.ModelVersion.DeepseekV4Pro)
+    encoded = flash.encode(body(model="whatever"))
+    assert encoded.model_version == recipe.ModelVersion.DeepseekV4Pro and encoded.model == "whatever"
+    with pytest.raises(ValueError, match="unknown model 'nope'"):
+        recipe.Recipe(model="nope")
+
+
+def test_refusals_carry_status_and_body() -> None:
+    with pytest.raises(recipe.ConversionError) as refused:
+        recipe.encode(body(model="nope"))
+    assert refused.value.status_code == 400
+    with pytest.raises(ValueError, match="invalid request body: missing field `model`") as unreadable:
+        recipe.encode({"messages": []})
+    assert unreadable.value.status_code == 400  # type: ignore[attr-defined]
+    assert json.loads(unreadable.value.body)["error"]["message"] == str(unreadable.value)  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="invalid JSON request: EOF"):
+        recipe.encode(b"")

@@ -1,0 +1,83 @@
+"""Requests. What conversion makes of them is tested with the core; this is its Python face."""
+
+import json
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import deepseek_recipe as d
+import pytest
+from expressions import agrees, answer, chat, recorded
+
+
+@pytest.mark.parametrize(("expression", "expected"), recorded("request"))
+def test_as_the_reference(expression: str, expected: dict[str, str]) -> None:
+    given = answer(d, expression)
+    assert agrees(given, expected), given
+
+
+@pytest.mark.parametrize("body", ["{", b"\xff", "[1]", {}, None, {"model": 1, "messages": []}, "\ufeff{}"])
+def test_unreadable_bodies_are_value_errors_with_a_reply(body: object) -> None:
+    with pytest.raises(ValueError) as caught:
+        d.ChatCompletionRequest(body)
+    assert type(caught.value) is ValueError
+    assert caught.value.status_code == 400  # type: ignore[attr-defined]
+    reply = json.loads(caught.value.body)  # type: ignore[attr-defined]
+    assert reply["error"] == {
+        "message": str(caught.value),
+        "type": "invalid_request_error",
+        "param": None,
+        "code": "invalid_request_error",
+    }
+
+
+def test_conversion_errors_travel() -> None:
+    with pytest.raises(d.ConversionError) as caught:
+        d.ChatCompletionRequest(chat(model="x")).convert(d.ConversionOptions())
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert type(again) is d.ConversionError
+    assert (again.args, again.status_code, again.body) == (caught.value.args, 400, caught.value.body)
+
+
+def test_half_a_surrogate_pair_becomes_the_replacement_character() -> None:
+    body = {"model": "DeepSeek-V4-Pro", "messages": [{"role": "user", "content": "a\ud800"}]}
+    options = d.ConversionOptions()
+    for form in (body, json.dumps(body), json.dumps(body, ensure_ascii=False), json.dumps(body).encode()):
+        converted = d.ChatCompletionRequest(form).convert(options)
+        assert converted.conversation.messages[0].content == "a\ufffd"
+
+
+def test_integers_keep_their_digits() -> None:
+    schema = {"type": "object", "properties": {"x": {"maximum": 10**40}}}
+    tools = [{"type": "function", "function": {"name": "f", "parameters": schema}}]
+    for form in (chat(tools=tools), json.dumps(chat(tools=tools))):
+        converted = d.ChatCompletionRequest(form).convert(d.ConversionOptions())
+        assert converted.conversation.tools[0].parameters == schema
+
+
+def test_a_request_is_converted_once_by_many_threads() -> None:
+    def convert(request: d.ChatCompletionRequest) -> bool:
+        try:
+            return bool(request.convert(d.ConversionOptions()))
+        except RuntimeError:
+            return False
+
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(50):
+            request = d.ChatCompletionRequest(chat())
+            assert sum(pool.map(convert, [request] * 4)) == 1
+
+
+def test_options_reach_the_conversion() -> None:
+    several = chat(n=3)
+    assert d.ChatCompletionRequest(several).convert(d.ConversionOptions()).inference_options.n == 3
+    with pytest.raises(d.ConversionError, match=r"\[1, 2\]"):
+        d.ChatCompletionRequest(several).convert(d.ConversionOptions(max_choices=2))
+    for most in (0, 129):
+        with pytest.raises(ValueError):
+            d.ConversionOptions(max_choices=most)
+        with pytest.raises(ValueError):
+            d.ConversionOptions().with_max_choices(most)
+    options = d.ConversionOptions().with_tool_pairing("refuse").with_forced_tool_choice("refuse").with_max_choices(1)
+    assert (options.tool_pairing, options.forced_tool_choice, options.max_choices) == ("refuse", "refuse", 1)
+    with pytest.raises(ValueError, match='invalid tool_pairing "x"; expected "repair" or "refuse"'):
+        d.ConversionOptions(tool_pairing="x")  # type: ignore[arg-type]
