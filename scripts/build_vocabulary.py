@@ -83,7 +83,7 @@ def table(lines):
 def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    v4, v41 = (read(path, sha256) for path, sha256 in zip(sys.argv[1:], SHA256))
+    v4, v41 = (read(path, sha256) for path, sha256 in zip(sys.argv[1:], SHA256, strict=True))
     assert v4["model"] == v41["model"]
     added_v4, added_v41 = added(v4["added_tokens"]), added(v41["added_tokens"])
     write("base.bin", base(v4["model"]))

@@ -954,6 +954,9 @@ class Event:
     ) -> Literal["reasoning", "content", "tool_call_start", "tool_call_arguments", "tool_call_end", "finish", "error"]:
         """The kind, as a word."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the event as a dict: `type`, then its fields."""
+
     def __eq__(self, value: object, /) -> bool: ...
 
     @final

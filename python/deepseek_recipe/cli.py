@@ -46,7 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="deepseek-recipe", description="Requests of AI APIs to DeepSeek token ids, and model output back to replies."
+        prog="deepseek-recipe",
+        description="Requests of AI APIs to DeepSeek token ids, and model output back to replies.",
     )
     parser.add_argument("--version", action="version", version=f"deepseek-recipe {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -54,12 +55,16 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("encode", help="a request to token ids")
     command.add_argument("request", metavar="REQUEST.json", help="a Chat Completions request; - is standard input")
     form = command.add_mutually_exclusive_group()
-    form.add_argument("--prompt", action="store_true", help="print the prompt, on a terminal with its special tokens coloured")
+    form.add_argument(
+        "--prompt", action="store_true", help="print the prompt, on a terminal with its special tokens coloured"
+    )
     form.add_argument("--json", action="store_true", help="print ids, prompt, segments and options as JSON")
     command.set_defaults(run=_encode)
 
     command = commands.add_parser("parse", help="a model's output to events")
-    command.add_argument("output", metavar="OUTPUT.txt", help="the output as text, special tokens spelled out; - is standard input")
+    command.add_argument(
+        "output", metavar="OUTPUT.txt", help="the output as text, special tokens spelled out; - is standard input"
+    )
     command.add_argument("--request", metavar="REQUEST.json", required=True, help="the request that it answers")
     form = command.add_mutually_exclusive_group()
     form.add_argument("--sse", action="store_true", help="print the reply as server-sent events")
@@ -100,11 +105,11 @@ def _parse(options: argparse.Namespace) -> None:
         print(json.dumps(reply.response(), ensure_ascii=False, indent=2))
     else:
         for event in stream_parse([output], encoded):
-            print(json.dumps(_fields(event), ensure_ascii=False))
+            print(json.dumps(event.to_dict(), ensure_ascii=False))
 
 
 def _demo(options: argparse.Namespace) -> None:
-    files = resources.files(__package__) / "demo"
+    files = resources.files("deepseek_recipe") / "demo"
     encoded = encode(files.joinpath("request.json").read_bytes())
     output = encoded.tokenizer.encode(files.joinpath("output.txt").read_text(encoding="utf-8"))
 
@@ -160,10 +165,6 @@ def _described(encoded: Encoded) -> dict[str, Any]:
     }
 
 
-def _fields(event: Event) -> dict[str, Any]:
-    return {"type": event.type, **{name: getattr(event, name) for name in event.__match_args__}}
-
-
 def _coloured(text: str, colour: str) -> str:
     return f"\x1b[{colour}m{text}\x1b[0m" if sys.stdout.isatty() else text
 
@@ -181,6 +182,6 @@ def _print_prompt(encoded: Encoded) -> None:
 def _print_step(token: str, events: list[Event], chunks: list[ChatCompletionChunk]) -> None:
     print(token)
     for event in events:
-        print("   ", _coloured(json.dumps(_fields(event), ensure_ascii=False), _EVENT))
+        print("   ", _coloured(json.dumps(event.to_dict(), ensure_ascii=False), _EVENT))
     for chunk in chunks:
         print("   ", _coloured(f"data: {chunk.to_json()}", _DIM))

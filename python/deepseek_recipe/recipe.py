@@ -69,7 +69,7 @@ class Encoded:
         self.model: str = model
         self._rendered = rendered
         self.token_ids: memoryview = tokenizer.encode_prompt(rendered)
-        """The ids: a read-only buffer of uint32. `len`, index, iterate, `.tolist()`, or `numpy.asarray` without a copy."""
+        """The ids, a read-only buffer of uint32: index, iterate, `.tolist()`, or `numpy.asarray` without a copy."""
 
     def __repr__(self) -> str:
         return f"Encoded(model={self.model!r}, token_ids=<{len(self.token_ids)} ids>, stream={self.stream})"
@@ -115,7 +115,7 @@ class Encoded:
         return self.request.stream
 
     def resolve_max_tokens(self, context_limit: int) -> int:
-        """The output limit in tokens, in a context of this size. Raises `ConversionError` where the prompt does not fit."""
+        """The output limit in tokens for a context of this size. Raises `ConversionError` if the prompt is too long."""
         return self.request.resolve_max_tokens(len(self.token_ids), context_limit)
 
     def reply(self, *, id: str | None = None, model: str | None = None) -> Reply:
@@ -146,7 +146,7 @@ class Reply:
         return self._stream.push_sse(_chunk(piece))
 
     def finish(self, reason: FinishReason | None = "stop") -> list[ChatCompletionChunk]:
-        """Ends the output and returns the last chunks. `None`: the engine failed. Nothing where it had ended already."""
+        """Ends the output and returns the last chunks, none if it had ended already. `None`: the engine failed."""
         if self.finished or reason is None:
             return self._stream.finish()
         return self._stream.push(InferenceChunk.finish(_FINISH[reason]))
@@ -225,8 +225,8 @@ class Recipe:
         """The events of an output, as it comes: reasoning, content, tool calls, and one finish or error at the end.
 
         `tokens` is an iterable or an async iterable of ids, lists of ids, or text. Without `encoded` the output is
-        read as that of a request without tools that says nothing about thinking. Where the iterable ends, the output has ended for
-        `finish_reason` (`None`: it failed); an exception of the iterable becomes an `Error` event.
+        read as that of a request that says nothing about thinking or tools. Where the iterable ends, the output has
+        ended for `finish_reason` (`None`: it failed); an exception of the iterable becomes an `Error` event.
         """
         parser = self._parser(encoded)
         if isinstance(tokens, AsyncIterable):

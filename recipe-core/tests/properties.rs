@@ -197,7 +197,7 @@ proptest! {
             }
             processor.push_text(c.encode_utf8(&mut [0; 4]), 1, &mut events).unwrap();
             let so_far = said(&events);
-            let rest = run(&mut processor.clone(), &[end.clone()]);
+            let rest = run(&mut processor.clone(), std::slice::from_ref(&end));
             if !rest.is_empty() {
                 check_well_formed(&[so_far, rest].concat());
             }

@@ -9,110 +9,15 @@ mod common;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use common::{integer, items, read_cases, read_lines, string};
+use common::reply::{engine_chunk, parsed, parsing_options};
+use common::{items, read_lines, root, string};
 use recipe_core::json::{Object, Value};
-use recipe_core::options::{ConversionOptions, ModelVersion, ParsingOptions, ThinkingInitialStage};
+use recipe_core::options::{ConversionOptions, ModelVersion};
 use recipe_core::reply::messages::{MessagesEvent, MessagesGenerator, MessagesResponse};
 use recipe_core::reply::{Chunk, ReplyStream};
 use recipe_core::request::messages::MessagesRequest;
-use recipe_core::request::ConversationRequest;
-use recipe_core::stream::{IdLogprob, InferenceChunk, InferenceFinishReason, PromptUsage};
+use recipe_core::stream::PromptUsage;
 use recipe_core::tokenizer::Tokenizer;
-
-fn number(value: &Value<'_>) -> u32 {
-    integer(value).try_into().unwrap()
-}
-
-fn chunk_of(chunk: &Value<'static>) -> InferenceChunk {
-    let parts = chunk.as_array().unwrap();
-    let part = |place: usize| parts.get(place).filter(|part| **part != Value::Null);
-    match parts[0].as_str().unwrap() {
-        "ready" => {
-            let spec = part(1).and_then(Value::as_object);
-            let of = |key: &str| spec.and_then(|spec| spec.get(key)).map_or(0, number);
-            let usage = PromptUsage {
-                prompt_tokens: of("prompt_tokens"),
-                prompt_cache_hit_tokens: of("prompt_cache_hit_tokens"),
-            };
-            InferenceChunk::Ready { prompt_usage: Some(usage), system_fingerprint: None }
-        }
-        "text" => InferenceChunk::Text {
-            content: part(1).and_then(Value::as_str).unwrap().to_owned(),
-            token_count: part(2).map_or(0, number),
-        },
-        "tokens" => InferenceChunk::Tokens {
-            token_ids: part(1).and_then(Value::as_array).unwrap().iter().map(number).collect(),
-            logprobs: part(2).map(|list| {
-                // Messages has no log probabilities: only their number matters.
-                let entries = list.as_array().unwrap().len();
-                vec![IdLogprob { logprob: 0.0, top: Vec::new() }; entries]
-            }),
-        },
-        "finish" => InferenceChunk::Finish(match part(1).and_then(Value::as_str).unwrap() {
-            "Stop" => InferenceFinishReason::Stop,
-            "Length" => InferenceFinishReason::Length,
-            "ContentFilter" => InferenceFinishReason::ContentFilter,
-            other => panic!("unknown finish {other:?}"),
-        }),
-        "error" => InferenceChunk::Error {
-            message: part(1).and_then(Value::as_str).unwrap().to_owned(),
-            code: "server_error".to_owned(),
-        },
-        other => panic!("unknown chunk {other:?}"),
-    }
-}
-
-fn parsing_of(case: &Value<'static>, request: &ConversationRequest) -> ParsingOptions {
-    let mut options = request.parsing_options.clone();
-    for (key, value) in case.get("parsing").and_then(Value::as_object).into_iter().flat_map(Object::iter) {
-        let set = *value == Value::Bool(true);
-        match key.as_ref() {
-            "parse_tool_calls" => options.parse_tool_calls = set,
-            "starts_in_tool_calls" => options.starts_in_tool_calls = set,
-            "parse_json_output" => options.parse_json_output = set,
-            "stop_sequences" => {
-                let stops = value.as_array().unwrap().iter();
-                options.stop_sequences = stops.map(|stop| stop.as_str().unwrap().to_owned()).collect();
-            }
-            "thinking_initial_stage" => {
-                options.thinking_initial_stage = value.as_str().map(|stage| match stage {
-                    "ReasoningStart" => ThinkingInitialStage::ReasoningStart,
-                    "ReasoningContinuation" => ThinkingInitialStage::ReasoningContinuation,
-                    "ContentContinuation" => ThinkingInitialStage::ContentContinuation,
-                    other => panic!("unknown stage {other:?}"),
-                });
-            }
-            other => panic!("unknown option {other:?}"),
-        }
-    }
-    options
-}
-
-/// Zeroes the random part of call ids.
-fn fixed_ids(value: Value<'static>) -> Value<'static> {
-    let fixed = |key: &str, value: Value<'static>| match value.as_str().and_then(|text| text.strip_prefix("call_")) {
-        Some(rest) if key == "id" => {
-            let (index, random) = rest.split_once('_').unwrap();
-            let (letters, digits) = random.split_at(20);
-            assert!(index.len() >= 2 && index.bytes().all(|byte| byte.is_ascii_digit()));
-            assert!(digits.len() == 4 && digits.bytes().all(|byte| byte.is_ascii_digit()));
-            assert!(letters.bytes().all(|byte| byte.is_ascii_alphanumeric()));
-            Value::String(format!("call_{index}_{}", "0".repeat(24)).into())
-        }
-        _ => fixed_ids(value),
-    };
-    match value {
-        Value::Array(items) => Value::Array(items.into_iter().map(fixed_ids).collect()),
-        Value::Object(object) => Value::Object(Object::from_members(
-            object.into_iter().map(|(key, value)| (key.clone(), fixed(&key, value))).collect(),
-        )),
-        other => other,
-    }
-}
-
-fn parse(json: &str) -> Value<'static> {
-    Value::parse(json.as_bytes()).expect(json).into_owned()
-}
 
 fn object(members: Vec<(&'static str, Value<'static>)>) -> Value<'static> {
     Value::Object(Object::from_members(members.into_iter().map(|(key, value)| (key.into(), value)).collect()))
@@ -136,7 +41,7 @@ impl Outcome {
         let mut again = String::new();
         owned.write_json(&mut again);
         assert_eq!(again, json, "an owned event says the same");
-        self.events.push(fixed_ids(Value::Array(vec![Value::String(name.into()), parse(&json)])));
+        self.events.push(Value::Array(vec![Value::String(name.into()), parsed(&json)]));
         self.response.accumulate(if self.events.len() % 2 == 0 { owned } else { event });
     }
 }
@@ -162,7 +67,7 @@ impl Runner {
         }
         let tokenizer = self.tokenizers[&request.model_version].clone();
         let tokenizer = (case.get("tokenizer") != Some(&Value::Bool(false))).then_some(tokenizer);
-        let mut stream = ReplyStream::new(generator, parsing_of(case, &request), tokenizer);
+        let mut stream = ReplyStream::new(generator, parsing_options(case, request.parsing_options), tokenizer);
         let response = MessagesResponse::new("id-1", &model, PromptUsage::default());
         let mut outcome = Outcome { events: Vec::new(), response };
         let mut result = Ok(());
@@ -172,14 +77,14 @@ impl Runner {
             }
             // A stream is a value: its copy goes on the same way.
             stream = stream.clone();
-            result = stream.push(&chunk_of(chunk), &mut |event| outcome.add(event));
+            result = stream.push(&engine_chunk(chunk), &mut |event| outcome.add(event));
         }
         if result.is_ok() {
             result = stream.finish(&mut |event| outcome.add(event));
         }
         let mut response = String::new();
         outcome.response.write_json(&mut response);
-        let mut members = vec![("events", Value::Array(outcome.events)), ("response", fixed_ids(parse(&response)))];
+        let mut members = vec![("events", Value::Array(outcome.events)), ("response", parsed(&response))];
         if let Err(error) = result {
             assert!(!error.is_client());
             members.push(("error", Value::String(error.to_string().into())));
@@ -195,16 +100,10 @@ impl Runner {
     }
 }
 
-fn own_cases() -> Vec<Value<'static>> {
-    let mut cases = read_cases("reply");
-    cases.retain(|case| case.get("protocol").and_then(Value::as_str) == Some("messages"));
-    cases
-}
-
 #[test]
 fn cases_reply_as_expected() {
     let runner = Runner::new();
-    let cases = own_cases();
+    let cases = read_lines(&root().join("tests/cases/reply/messages.jsonl"));
     assert!(!cases.is_empty());
     let failed: Vec<String> =
         cases.iter().filter_map(|case| runner.difference(case, case.get("expect").unwrap())).collect();

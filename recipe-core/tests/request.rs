@@ -1,5 +1,6 @@
-//! Request conversion, from cases: one JSON object a line with `id`, `protocol` (Chat if it says nothing), `body` or
-//! `body_text`, `options`, and `expect`: what the conversion gives. `why` says why a case is there, or parts from the reference.
+//! Request conversion, from cases: one JSON object a line with `id`, `protocol` (Chat Completions if absent), `body` or
+//! `body_text`, `options`, and `expect`: what the conversion gives. `why` says why a case is there, or parts from the
+//! reference.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,6 +15,7 @@ use recipe_core::options::{
 };
 use recipe_core::request::chat::ChatRequest;
 use recipe_core::request::messages::MessagesRequest;
+use recipe_core::request::responses::ResponsesRequest;
 use recipe_core::request::ConversationRequest;
 use recipe_core::Result;
 
@@ -170,6 +172,7 @@ fn options_of(case: &Value<'_>) -> ConversionOptions {
             }
             ("messages_web_search", Some("Drop")) => options.messages_web_search = WebSearchBehavior::Drop,
             ("messages_continuation", Some("close")) => options.messages_continuation = MessagesContinuation::Close,
+            ("responses_web_search", Some("Reject")) => options.responses_web_search = WebSearchBehavior::Reject,
             ("thinking_max_tokens_upper_bound", _) => options.thinking_max_tokens_upper_bound = number(),
             ("non_thinking_max_tokens_upper_bound", _) => options.non_thinking_max_tokens_upper_bound = number(),
             ("max_choices", _) => options.max_choices = u8::try_from(number()).expect("a small number"),
@@ -190,37 +193,35 @@ fn options_of(case: &Value<'_>) -> ConversionOptions {
     options
 }
 
-/// The protocols of the cases.
-const PROTOCOLS: [&str; 2] = ["chat_completions", "messages"];
-
+/// The protocol of a case; most are of Chat Completions and do not say so.
 fn protocol<'a>(case: &'a Value<'_>) -> &'a str {
-    case.get("protocol").and_then(Value::as_str).unwrap_or(PROTOCOLS[0])
-}
-
-fn convert_value(body: Value<'_>, protocol: &str, options: &ConversionOptions) -> Result<ConversationRequest> {
-    match protocol {
-        "chat_completions" => ChatRequest::from_value(body)?.convert(options),
-        "messages" => MessagesRequest::from_value(body)?.convert(options),
-        other => panic!("unknown protocol {other:?}"),
-    }
-}
-
-fn convert_text(body: &str, protocol: &str, options: &ConversionOptions) -> Result<ConversationRequest> {
-    match protocol {
-        "chat_completions" => ChatRequest::parse(body.as_bytes())?.convert(options),
-        "messages" => MessagesRequest::parse(body.as_bytes())?.convert(options),
-        other => panic!("unknown protocol {other:?}"),
-    }
+    case.get("protocol").and_then(Value::as_str).unwrap_or("chat_completions")
 }
 
 fn convert(case: &Value<'_>) -> Result<ConversationRequest> {
+    match protocol(case) {
+        "chat_completions" => convert_as(case, ChatRequest::parse, ChatRequest::from_value, ChatRequest::convert),
+        "messages" => convert_as(case, MessagesRequest::parse, MessagesRequest::from_value, MessagesRequest::convert),
+        "responses" => {
+            convert_as(case, ResponsesRequest::parse, ResponsesRequest::from_value, ResponsesRequest::convert)
+        }
+        other => panic!("unknown protocol {other:?}"),
+    }
+}
+
+fn convert_as<R>(
+    case: &Value<'_>,
+    parse: fn(&[u8]) -> Result<R>,
+    from_value: fn(Value<'_>) -> Result<R>,
+    convert: fn(R, &ConversionOptions) -> Result<ConversationRequest>,
+) -> Result<ConversationRequest> {
     let options = options_of(case);
     if let Some(text) = case.get("body_text").and_then(Value::as_str) {
-        return convert_text(text, protocol(case), &options);
+        return convert(parse(text.as_bytes())?, &options);
     }
     let body = case.get("body").expect("a case has a body");
-    let from_value = convert_value(body.clone(), protocol(case), &options);
-    let from_text = convert_text(&body.to_compact(), protocol(case), &options);
+    let from_value = from_value(body.clone()).and_then(|request| convert(request, &options));
+    let from_text = parse(body.to_compact().as_bytes()).and_then(|request| convert(request, &options));
     assert_eq!(from_value, from_text, "the text and the value of a body differ");
     from_value
 }
@@ -317,7 +318,8 @@ fn recorded_answers_agree() {
         let answers = lines(&Path::new(&folder).join("golden").join(name));
         let answers: HashMap<String, Value<'_>> = answers.into_iter().map(|answer| (id(&answer), answer)).collect();
         for case in lines(&Path::new(&folder).join("cases").join(name)) {
-            if case.get("protocol").and_then(Value::as_str).is_some_and(|name| PROTOCOLS.contains(&name)) {
+            let of_protocol = case.get("protocol").and_then(Value::as_str);
+            if of_protocol.is_some_and(|protocol| ["chat_completions", "messages", "responses"].contains(&protocol)) {
                 count += 1;
                 if !on_purpose.contains(&id(&case)) {
                     differing.extend(difference(&case, &reduced(&answers[&id(&case)])));

@@ -3,8 +3,9 @@
 import copy
 import pickle
 
-import deepseek_recipe as d
 import pytest
+
+import deepseek_recipe as d
 from expressions import agrees, answer, recorded
 
 

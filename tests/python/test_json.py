@@ -1,7 +1,8 @@
 """Python objects as JSON values."""
 
-import deepseek_recipe as d
 import pytest
+
+import deepseek_recipe as d
 from expressions import agrees, answer, recorded
 
 

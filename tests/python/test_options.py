@@ -4,8 +4,9 @@ import copy
 import pickle
 from threading import Thread
 
-import deepseek_recipe as d
 import pytest
+
+import deepseek_recipe as d
 from expressions import agrees, answer, recorded
 
 

@@ -2,8 +2,9 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
-import deepseek_recipe as d
 import pytest
+
+import deepseek_recipe as d
 from expressions import agrees, answer, recorded
 
 

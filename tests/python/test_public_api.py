@@ -6,8 +6,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import deepseek_recipe
 import pytest
+
+import deepseek_recipe
 
 REFERENCE: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "public_api.json").read_text(encoding="utf-8"))
 # Classes that only say what they wait for when they are called.

@@ -28,11 +28,13 @@ def joined(events: Iterator[recipe.Event]) -> list[tuple[Any, ...]]:
     """Events as tuples, deltas of a kind joined, made-up ids and counts left out."""
     found: list[tuple[Any, ...]] = []
     for event in events:
-        fields = [getattr(event, n) for n in event.__match_args__ if n not in ("id", "code") and "tokens" not in n]
-        if found and "text" in event.__match_args__ and found[-1][:-1] == (event.type, *fields[:-1]):
+        fields = [
+            value for name, value in event.to_dict().items() if name not in ("id", "code") and "tokens" not in name
+        ]
+        if found and "text" in event.to_dict() and found[-1][:-1] == tuple(fields[:-1]):
             found[-1] = (*found[-1][:-1], found[-1][-1] + fields[-1])
         else:
-            found.append((event.type, *fields))
+            found.append(tuple(fields))
     return found
 
 

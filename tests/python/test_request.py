@@ -4,8 +4,9 @@ import json
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 
-import deepseek_recipe as d
 import pytest
+
+import deepseek_recipe as d
 from expressions import agrees, answer, chat, recorded
 
 
@@ -69,7 +70,7 @@ def test_a_request_is_converted_once_by_many_threads() -> None:
 
 def test_options_reach_the_conversion() -> None:
     several = chat(n=3)
-    assert d.ChatCompletionRequest(several).convert(d.ConversionOptions()).inference_options.n == 3
+    assert d.ChatCompletionRequest(several).convert(d.ConversionOptions(max_choices=3)).inference_options.n == 3
     with pytest.raises(d.ConversionError, match=r"\[1, 2\]"):
         d.ChatCompletionRequest(several).convert(d.ConversionOptions(max_choices=2))
     for most in (0, 129):

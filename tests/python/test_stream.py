@@ -4,8 +4,9 @@ import copy
 import json
 from typing import Any
 
-import deepseek_recipe as d
 import pytest
+
+import deepseek_recipe as d
 from expressions import agrees, answer, chunks, generator, processor, recorded
 
 

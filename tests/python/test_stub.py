@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import deepseek_recipe
 import pytest
+
+import deepseek_recipe
 from deepseek_recipe import _native
 
 STUB = Path(deepseek_recipe.__file__).parent / "_native.pyi"

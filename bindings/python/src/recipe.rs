@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict};
 use recipe_core::reply::chat::{ChatGenerator, ChatResponse, SSE_DONE};
 use recipe_core::reply::{CallIds, Chunk, ReplyStream as CoreStream};
 use recipe_core::stream::{Event as CoreEvent, Events, FinishReason, OutputTools, StreamProcessor};
@@ -53,6 +53,36 @@ impl Event {
             Self::Finish { .. } => "finish",
             Self::Error { .. } => "error",
         }
+    }
+
+    /// Returns the event as a dict: `type`, then its fields.
+    fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let fields = PyDict::new(py);
+        fields.set_item("type", self.r#type())?;
+        match self {
+            Self::Reasoning { text } | Self::Content { text } => fields.set_item("text", text)?,
+            Self::ToolCallStart { index, id, name } => {
+                fields.set_item("index", index)?;
+                fields.set_item("id", id)?;
+                fields.set_item("name", name)?;
+            }
+            Self::ToolCallArguments { index, text } => {
+                fields.set_item("index", index)?;
+                fields.set_item("text", text)?;
+            }
+            Self::ToolCallEnd { index } => fields.set_item("index", index)?,
+            Self::Finish { reason, stop_sequence, completion_tokens, reasoning_tokens } => {
+                fields.set_item("reason", reason)?;
+                fields.set_item("stop_sequence", stop_sequence)?;
+                fields.set_item("completion_tokens", completion_tokens)?;
+                fields.set_item("reasoning_tokens", reasoning_tokens)?;
+            }
+            Self::Error { message, code } => {
+                fields.set_item("message", message)?;
+                fields.set_item("code", code)?;
+            }
+        }
+        Ok(fields)
     }
 
     fn __repr__(&self) -> String {

@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::{write, write_optional, CallIds, Chunk, Reply};
-use crate::json::{write_float32, write_string};
+use super::json::{write, write_logprobs, write_optional};
+use super::{CallIds, Chunk, Reply};
+use crate::json::write_string;
 use crate::request::ConversationRequest;
-use crate::stream::{Event, FinishReason, OutputTools, OutputUsage, PromptUsage, TokenLogprob, TokenProbability};
+use crate::stream::{Event, FinishReason, OutputTools, OutputUsage, PromptUsage, TokenLogprob};
 
 /// What ends a stream of server-sent events in this protocol.
 pub const SSE_DONE: &str = "[DONE]";
@@ -474,44 +475,4 @@ fn write_call(out: &mut String, index: usize, id: &str, name: &str, arguments: &
     out.push_str(",\"arguments\":");
     write_string(out, arguments);
     out.push_str("}}");
-}
-
-fn write_logprobs(out: &mut String, entries: &[TokenLogprob]) {
-    out.push('[');
-    for (place, entry) in entries.iter().enumerate() {
-        if place > 0 {
-            out.push(',');
-        }
-        write_probability(out, &entry.token);
-        out.push_str(",\"top_logprobs\":[");
-        for (place, token) in entry.top.iter().enumerate() {
-            if place > 0 {
-                out.push(',');
-            }
-            write_probability(out, token);
-            out.push('}');
-        }
-        out.push_str("]}");
-    }
-    out.push(']');
-}
-
-/// An entry without its closing brace. A token that is no UTF-8 text is spelled byte by byte.
-fn write_probability(out: &mut String, token: &TokenProbability) {
-    out.push_str("{\"token\":");
-    match std::str::from_utf8(&token.bytes) {
-        Ok(text) => write_string(out, text),
-        Err(_) => {
-            let spelled: String = token.bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect();
-            write_string(out, &spelled);
-        }
-    }
-    out.push_str(",\"logprob\":");
-    write_float32(out, token.logprob);
-    out.push_str(",\"bytes\":[");
-    for (place, byte) in token.bytes.iter().enumerate() {
-        let comma = if place > 0 { "," } else { "" };
-        write(out, format_args!("{comma}{byte}"));
-    }
-    out.push(']');
 }

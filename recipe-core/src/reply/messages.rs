@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::{write, write_optional, CallIds, Chunk, Reply};
+use super::json::{write, write_optional};
+use super::{CallIds, Chunk, Reply};
 use crate::json::{write_string, Value};
 use crate::request::ConversationRequest;
 use crate::stream::{Event, FinishReason, OutputTools, PromptUsage};

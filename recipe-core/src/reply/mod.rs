@@ -3,13 +3,14 @@
 //! A protocol is a [`Reply`] that makes [`Chunk`]s. [`ReplyStream`] puts one behind a stream processor.
 
 pub mod chat;
+mod custom_input;
+mod json;
 pub mod messages;
+pub mod responses;
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::json::write_string;
 use crate::options::ParsingOptions;
 use crate::stream::{Event, Events, InferenceChunk, OutputTools, StreamProcessor};
 use crate::tokenizer::Tokenizer;
@@ -134,16 +135,5 @@ impl CallIds {
         let mixed = b ^ a;
         self.state = [a.rotate_left(24) ^ mixed ^ (mixed << 16), mixed.rotate_left(37)];
         a.wrapping_add(b)
-    }
-}
-
-fn write(out: &mut String, text: std::fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("writing to a string cannot fail");
-}
-
-fn write_optional(out: &mut String, text: Option<&str>) {
-    match text {
-        Some(text) => write_string(out, text),
-        None => out.push_str("null"),
     }
 }

@@ -3,10 +3,14 @@
 
 pub mod chat;
 mod content;
+mod custom;
 pub mod messages;
 mod pairing;
+pub mod responses;
 mod shape;
 mod tools;
+
+use std::sync::Arc;
 
 use crate::conversation::{Conversation, Effort, Message, ResponseFormat, ToolChoice};
 use crate::error::{Error, Result};
@@ -16,6 +20,7 @@ use crate::options::{
     ReasoningContentBehavior, ThinkingInitialStage,
 };
 use crate::schema;
+use responses::{NamespaceToolMap, ResponsesEcho};
 use shape::{names, FromValue};
 use tools::Chosen;
 
@@ -34,6 +39,14 @@ pub struct ConversationRequest {
     pub stream: bool,
     /// Whether a Chat reply in chunks mentions the usage in every chunk.
     pub include_usage: bool,
+    /// The names of tools whose input is free text.
+    pub custom_tools: Vec<String>,
+    /// The namespaces that a Responses reply tells function names apart by.
+    pub namespace_tool_map: NamespaceToolMap,
+    /// Whether a Responses reply asks the client for more tools where the model calls `tool_search`.
+    pub tool_search: bool,
+    /// What a Responses reply repeats of its request.
+    pub echo: Option<Arc<ResponsesEcho>>,
 }
 
 impl ConversationRequest {
@@ -46,6 +59,10 @@ impl ConversationRequest {
             model_version,
             stream: false,
             include_usage: false,
+            custom_tools: Vec::new(),
+            namespace_tool_map: NamespaceToolMap::new(),
+            tool_search: false,
+            echo: None,
         }
     }
 
@@ -353,6 +370,10 @@ impl Checked {
             model_version: self.model_version,
             stream: self.stream,
             include_usage: self.include_usage,
+            custom_tools: chosen.custom.into_iter().map(|tool| tool.name).collect(),
+            namespace_tool_map: NamespaceToolMap::new(),
+            tool_search: false,
+            echo: None,
         }
     }
 }

@@ -1,17 +1,27 @@
 //! Tool names, definitions and choices, as the three protocols share them. Knows no protocol's field names.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::conversation::{ToolChoice, ToolDefinition};
 use crate::error::{Error, Result};
 use crate::json::{write_string, Value};
 use crate::options::{ConstraintKind, ConversionOptions, ForcedToolChoice, OutputConstraint};
+use crate::request::custom::{CustomTool, Grammar};
 use crate::schema;
 
 const MAX_NAME_BYTES: usize = 128;
 
 /// Checks the name of a declared tool; `path` is its place in the request.
 pub(crate) fn check_name(name: &str, path: impl Fn() -> String) -> Result<()> {
+    check_letters(name, b"_.:/-", path)
+}
+
+/// The same for a name that is not the tool's own, so that it has the reference's letters alone.
+pub(crate) fn check_plain_name(name: &str, path: impl Fn() -> String) -> Result<()> {
+    check_letters(name, b"_-", path)
+}
+
+fn check_letters(name: &str, marks: &[u8], path: impl Fn() -> String) -> Result<()> {
     let fault = if name.is_empty() {
         "empty string. Expected a string with minimum length 1, but got an empty string instead.".to_owned()
     } else if name.len() > MAX_NAME_BYTES {
@@ -20,7 +30,7 @@ pub(crate) fn check_name(name: &str, path: impl Fn() -> String) -> Result<()> {
              but got a string with length {} instead.",
             name.len()
         )
-    } else if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.:/-".contains(&byte)) {
+    } else if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || marks.contains(&byte)) {
         // The pattern is the reference's, which takes fewer names.
         "string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.".to_owned()
     } else {
@@ -97,6 +107,8 @@ pub(crate) struct Chosen {
     pub(crate) choice: ToolChoice,
     /// Places in `tools` of those that may be called, if not all.
     allowed: Option<Vec<usize>>,
+    /// The custom ones of the declared tools.
+    pub(crate) custom: Vec<CustomTool>,
 }
 
 /// Checks the declared tools and applies the choice. With `Choice::None` nothing is checked.
@@ -107,11 +119,11 @@ pub(crate) fn choose(
     options: &ConversionOptions,
 ) -> Result<Chosen> {
     if matches!(choice, Choice::None) {
-        return Ok(Chosen { tools: Vec::new(), choice: ToolChoice::None, allowed: None });
+        return Ok(Chosen { tools: Vec::new(), choice: ToolChoice::None, allowed: None, custom: Vec::new() });
     }
     check_definitions(&mut tools)?;
     if tools.is_empty() {
-        return Ok(Chosen { tools, choice: ToolChoice::Auto, allowed: None });
+        return Ok(Chosen { tools, choice: ToolChoice::Auto, allowed: None, custom: Vec::new() });
     }
     let place = |name: &str| tools.iter().position(|tool| tool.name == name).ok_or_else(|| unknown_tool(name));
     let (required, only, allowed) = match choice {
@@ -127,7 +139,7 @@ pub(crate) fn choose(
         tools = vec![tools.swap_remove(only)];
     }
     let choice = if required { ToolChoice::Required } else { ToolChoice::Auto };
-    Ok(Chosen { tools, choice, allowed })
+    Ok(Chosen { tools, choice, allowed, custom: Vec::new() })
 }
 
 /// The error of a choice that names no declared tool.
@@ -183,12 +195,14 @@ impl Chosen {
             ToolChoice::Required => ConstraintKind::ToolCallRequired,
             _ => ConstraintKind::ToolCall,
         };
+        let grammars: HashMap<&str, &Grammar> =
+            self.custom.iter().filter_map(|tool| Some((tool.name.as_str(), tool.grammar.as_ref()?))).collect();
         let mut schema = String::from("[");
         let mut write = |tool: &ToolDefinition| {
             if schema.len() > 1 {
                 schema.push(',');
             }
-            write_tool(&mut schema, tool);
+            write_tool(&mut schema, tool, grammars.get(tool.name.as_str()).copied());
         };
         match &self.allowed {
             Some(places) => places.iter().for_each(|&place| write(&self.tools[place])),
@@ -199,7 +213,7 @@ impl Chosen {
     }
 }
 
-fn write_tool(out: &mut String, tool: &ToolDefinition) {
+fn write_tool(out: &mut String, tool: &ToolDefinition, grammar: Option<&Grammar>) {
     out.push_str(r#"{"type":"function","function":{"name":"#);
     write_string(out, &tool.name);
     out.push_str(r#","description":"#);
@@ -218,6 +232,10 @@ fn write_tool(out: &mut String, tool: &ToolDefinition) {
         Some(false) => "false",
         None => "null",
     });
+    if let Some(grammar) = grammar {
+        out.push_str(r#","grammar":"#);
+        grammar.write_json(out);
+    }
     out.push('}');
     if tool.defer_loading {
         out.push_str(r#","defer_loading":true"#);

@@ -134,7 +134,8 @@ impl Call {
             ParameterValue::Scalar(held) => held.push(piece, text),
             ParameterValue::Open(held) => {
                 held.push(piece, text);
-                match begins_json(held.text()) {
+                // What was held before is white space.
+                match begins_json(text) {
                     None => {}
                     Some(false) => parameter.value = ParameterValue::Scalar(std::mem::take(held)),
                     Some(true) => {

@@ -35,6 +35,8 @@ enum Token {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Repair {
     stack: Vec<char>,
+    /// How many of them are objects.
+    objects: usize,
     expect: Expect,
     token: Token,
     /// Whether the token is a key.
@@ -52,6 +54,7 @@ impl Repair {
     pub(super) fn new() -> Self {
         Self {
             stack: Vec::new(),
+            objects: 0,
             expect: Expect::Value,
             token: Token::None,
             key: false,
@@ -197,8 +200,9 @@ impl Repair {
         while self.stack.len() > depth {
             self.drop_comma();
             self.fill_value(piece);
-            let closer = if self.stack.pop() == Some('{') { "}" } else { "]" };
-            self.put(piece, closer);
+            let is_object = self.stack.pop() == Some('{');
+            self.objects -= usize::from(is_object);
+            self.put(piece, if is_object { "}" } else { "]" });
             self.valued();
         }
     }
@@ -235,9 +239,12 @@ impl Repair {
                 }
             }
             '}' | ']' => {
-                let opener = if c == '}' { '{' } else { '[' };
-                if let Some(depth) = self.stack.iter().rposition(|open| *open == opener) {
-                    self.close(piece, depth);
+                let (opener, open) =
+                    if c == '}' { ('{', self.objects) } else { ('[', self.stack.len() - self.objects) };
+                // Looking for a bracket that is not there, again and again, would be quadratic.
+                if open > 0 {
+                    let depth = self.stack.iter().rposition(|bracket| *bracket == opener);
+                    self.close(piece, depth.unwrap_or(self.stack.len()));
                 }
             }
             ':' => {
@@ -273,6 +280,7 @@ impl Repair {
                 }
                 self.put_char(piece, c);
                 self.stack.push(c);
+                self.objects += usize::from(c == '{');
                 self.expect_member();
             }
             '"' | '\'' => {

@@ -18,6 +18,8 @@ struct RunPart {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Run {
     parts: Vec<RunPart>,
+    /// How many of the parts, from the first on, are known to be line breaks alone.
+    breaks: usize,
     /// Something else than line breaks has come.
     begun: bool,
     /// Something else than white space has come.
@@ -53,9 +55,13 @@ impl Run {
         if !self.seen {
             return;
         }
-        let Some(last) = self.parts.iter().rposition(|part| part.text.bytes().any(|b| b != b'\n')) else {
+        let holds_text = |part: &RunPart| part.text.bytes().any(|b| b != b'\n');
+        let Some(last) = self.parts[self.breaks..].iter().rposition(holds_text) else {
+            // The last part may still grow.
+            self.breaks = self.parts.len().saturating_sub(1);
             return;
         };
+        let last = self.breaks + last;
         let mut tail = self.parts.split_off(last + 1);
         let mut ready = std::mem::take(&mut self.parts);
         if let Some(part) = ready.last_mut() {
@@ -66,6 +72,7 @@ impl Run {
             }
         }
         self.parts = tail;
+        self.breaks = 0;
         let Some(channel) = channel else { return };
         for part in ready {
             events.text(channel, &part.text, part.logprobs.as_ref());

@@ -124,16 +124,13 @@ impl TagReader {
                 if !input.ended {
                     return Reading::Wait;
                 }
-                match self.at.clone() {
-                    At::Value { word, quote, start, .. } => {
-                        // Only values that begin before the last line break run into it.
-                        if let Some(line_break) = memchr::memrchr(b'\n', input.bytes(start, limit)) {
-                            self.no_value(quote, start, start + line_break);
-                            continue;
-                        }
-                        self.attribute(input, word, start..limit);
+                if let At::Value { word, quote, start, .. } = self.at.clone() {
+                    // Only values that begin before the last line break run into it.
+                    if let Some(line_break) = memchr::memrchr(b'\n', input.bytes(start, limit)) {
+                        self.no_value(quote, start, start + line_break);
+                        continue;
                     }
-                    _ => {}
+                    self.attribute(input, word, start..limit);
                 }
                 return Reading::Tag(self.tag(limit, false, true));
             }

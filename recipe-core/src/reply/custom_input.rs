@@ -1,0 +1,102 @@
+//! The input of a custom tool, out of the arguments that the model writes. Knows no protocol.
+
+use crate::json::Value;
+
+/// How arguments begin whose only parameter is the string `input`.
+const PREFIX: &str = "{\"input\": \"";
+
+/// Decodes the arguments of one call: if they begin with a string `input`, that is the input, and what
+/// follows it is dropped; otherwise the input is the arguments as they are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CustomInput {
+    state: State,
+    /// What may still be the prefix, or the begin of an escape.
+    held: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum State {
+    #[default]
+    Prefix,
+    String,
+    Raw,
+    Done,
+}
+
+impl CustomInput {
+    /// Takes more of the arguments and gives what is known of the input.
+    pub(crate) fn feed(&mut self, arguments: &str) -> String {
+        self.held.push_str(arguments);
+        if self.state == State::Prefix {
+            if PREFIX.len() > self.held.len() && PREFIX.starts_with(&self.held) {
+                return String::new();
+            }
+            self.state = State::Raw;
+            if self.held.starts_with(PREFIX) {
+                self.state = State::String;
+                self.held.drain(..PREFIX.len());
+            }
+        }
+        match self.state {
+            State::Prefix | State::Raw => std::mem::take(&mut self.held),
+            State::String => self.decode(),
+            State::Done => {
+                self.held.clear();
+                String::new()
+            }
+        }
+    }
+
+    /// What was held when the call ended.
+    pub(crate) fn rest(&mut self) -> String {
+        match self.state {
+            State::Prefix => std::mem::take(&mut self.held),
+            _ => String::new(),
+        }
+    }
+
+    /// Decodes up to the closing quote; an escape that is not complete stays held.
+    fn decode(&mut self) -> String {
+        let text = std::mem::take(&mut self.held);
+        let bytes = text.as_bytes();
+        let mut input = String::with_capacity(text.len());
+        let mut done = 0;
+        while let Some(next) = memchr::memchr2(b'"', b'\\', &bytes[done..]) {
+            let start = done + next;
+            input.push_str(&text[done..start]);
+            if bytes[start] == b'"' {
+                self.state = State::Done;
+                return input;
+            }
+            let Some(length) = escape_length(&bytes[start..]) else {
+                self.held.push_str(&text[start..]);
+                return input;
+            };
+            done = start + length;
+            // Arguments are JSON, so only a call that was cut off has an escape that cannot be read.
+            let escape = text.get(start..done).unwrap_or_default();
+            match Value::parse(format!("\"{escape}\"").as_bytes()) {
+                Ok(Value::String(decoded)) => input.push_str(&decoded),
+                _ => input.push_str(escape),
+            }
+        }
+        input.push_str(&text[done..]);
+        input
+    }
+}
+
+/// The length of an escape, or of two that spell one character. `None` if more has to come.
+fn escape_length(bytes: &[u8]) -> Option<usize> {
+    if *bytes.get(1)? != b'u' {
+        return Some(2);
+    }
+    if bytes.len() < 6 {
+        return None;
+    }
+    let is_high = bytes[2].eq_ignore_ascii_case(&b'd') && matches!(bytes[3], b'8' | b'9' | b'a' | b'b' | b'A' | b'B');
+    match (is_high, bytes.get(6), bytes.get(7)) {
+        (true, None, _) | (true, Some(b'\\'), None) => None,
+        (true, Some(b'\\'), Some(b'u')) => (bytes.len() >= 12).then_some(12),
+        _ => Some(6),
+    }
+}
