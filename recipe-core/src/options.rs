@@ -49,6 +49,15 @@ pub enum ForcedToolChoice {
     Refuse,
 }
 
+/// What to do with a last assistant message of Messages that has text or thinking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessagesContinuation {
+    /// The model goes on with it.
+    Continue,
+    /// It is a turn of its own, and a new one begins.
+    Close,
+}
+
 /// Options of request conversion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConversionOptions {
@@ -72,6 +81,8 @@ pub struct ConversionOptions {
     pub tool_pairing: ToolPairing,
     /// See [`ForcedToolChoice`].
     pub forced_tool_choice: ForcedToolChoice,
+    /// See [`MessagesContinuation`].
+    pub messages_continuation: MessagesContinuation,
     /// The largest `n` of Chat Completions, 1 to 128. One is what the reference takes.
     pub max_choices: u8,
 }
@@ -92,6 +103,7 @@ impl Default for ConversionOptions {
             special_tokens: SpecialTokens::default(),
             tool_pairing: ToolPairing::Repair,
             forced_tool_choice: ForcedToolChoice::Constrain,
+            messages_continuation: MessagesContinuation::Continue,
             max_choices: 1,
         }
     }

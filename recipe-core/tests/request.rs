@@ -1,5 +1,6 @@
-//! Request conversion, from cases: one JSON object a line with `id`, `body` or `body_text`, `options`,
-//! and `expect`: what the conversion gives. `why` says why a case is there, or parts from the reference.
+//! Request conversion, from cases: one JSON object a line with `id`, `protocol` (Chat Completions if absent), `body` or
+//! `body_text`, `options`, and `expect`: what the conversion gives. `why` says why a case is there, or parts from the
+//! reference.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,10 +10,11 @@ use recipe_core::conversation::{Conversation, Effort, ImageData, ImageSource, Me
 use recipe_core::conversation::{ToolCall, ToolDefinition};
 use recipe_core::json::{Number, Object, Value};
 use recipe_core::options::{
-    ConversionOptions, ForcedToolChoice, InferenceOptions, ModelVersion, ParsingOptions, ReasoningContentBehavior,
-    ThinkingInitialStage, ToolPairing, WebSearchBehavior,
+    ConversionOptions, ForcedToolChoice, InferenceOptions, MessagesContinuation, ModelVersion, ParsingOptions,
+    ReasoningContentBehavior, ThinkingInitialStage, ToolPairing, WebSearchBehavior,
 };
 use recipe_core::request::chat::ChatRequest;
+use recipe_core::request::messages::MessagesRequest;
 use recipe_core::request::responses::ResponsesRequest;
 use recipe_core::request::ConversationRequest;
 use recipe_core::Result;
@@ -168,8 +170,11 @@ fn options_of(case: &Value<'_>) -> ConversionOptions {
             ("reasoning_content_behavior", Some("Reject")) => {
                 options.reasoning_content_behavior = ReasoningContentBehavior::Reject;
             }
+            ("messages_web_search", Some("Drop")) => options.messages_web_search = WebSearchBehavior::Drop,
+            ("messages_continuation", Some("close")) => options.messages_continuation = MessagesContinuation::Close,
             ("responses_web_search", Some("Reject")) => options.responses_web_search = WebSearchBehavior::Reject,
             ("thinking_max_tokens_upper_bound", _) => options.thinking_max_tokens_upper_bound = number(),
+            ("non_thinking_max_tokens_upper_bound", _) => options.non_thinking_max_tokens_upper_bound = number(),
             ("max_choices", _) => options.max_choices = u8::try_from(number()).expect("a small number"),
             ("tool_pairing", Some("refuse")) => options.tool_pairing = ToolPairing::Refuse,
             ("forced_tool_choice", Some("refuse")) => options.forced_tool_choice = ForcedToolChoice::Refuse,
@@ -196,6 +201,7 @@ fn protocol<'a>(case: &'a Value<'_>) -> &'a str {
 fn convert(case: &Value<'_>) -> Result<ConversationRequest> {
     match protocol(case) {
         "chat_completions" => convert_as(case, ChatRequest::parse, ChatRequest::from_value, ChatRequest::convert),
+        "messages" => convert_as(case, MessagesRequest::parse, MessagesRequest::from_value, MessagesRequest::convert),
         "responses" => {
             convert_as(case, ResponsesRequest::parse, ResponsesRequest::from_value, ResponsesRequest::convert)
         }
@@ -313,7 +319,7 @@ fn recorded_answers_agree() {
         let answers: HashMap<String, Value<'_>> = answers.into_iter().map(|answer| (id(&answer), answer)).collect();
         for case in lines(&Path::new(&folder).join("cases").join(name)) {
             let of_protocol = case.get("protocol").and_then(Value::as_str);
-            if of_protocol.is_some_and(|protocol| ["chat_completions", "responses"].contains(&protocol)) {
+            if of_protocol.is_some_and(|protocol| ["chat_completions", "messages", "responses"].contains(&protocol)) {
                 count += 1;
                 if !on_purpose.contains(&id(&case)) {
                     differing.extend(difference(&case, &reduced(&answers[&id(&case)])));

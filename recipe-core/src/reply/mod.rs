@@ -5,6 +5,7 @@
 pub mod chat;
 mod custom_input;
 mod json;
+pub mod messages;
 pub mod responses;
 
 use std::sync::Arc;

@@ -194,25 +194,35 @@ impl Iterator for Unescaped<'_> {
     }
 }
 
+/// The bytes of base64 text, read as a data URL's. `None` where it is none.
+pub(crate) fn base64_bytes(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
+    decode_base64(text.bytes(), |byte| bytes.push(byte)).then_some(bytes)
+}
+
+/// The value of a letter of standard base64.
+pub(crate) fn base64_digit(letter: u8) -> Option<u8> {
+    Some(match letter {
+        b'A'..=b'Z' => letter - b'A',
+        b'a'..=b'z' => letter - b'a' + 26,
+        b'0'..=b'9' => letter - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => return None,
+    })
+}
+
 /// Forgiving base64: white space is skipped, padding is optional, unused bits may be set.
 fn decode_base64(text: impl Iterator<Item = u8>, mut sink: impl FnMut(u8)) -> bool {
     let (mut bits, mut letters, mut padding) = (0u32, 0usize, 0usize);
     for byte in text.filter(|byte| !byte.is_ascii_whitespace()) {
-        let digit = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            b'=' => {
-                padding += 1;
-                continue;
-            }
-            _ => return false,
-        };
-        if padding > 0 {
-            return false;
+        if byte == b'=' {
+            padding += 1;
+            continue;
         }
+        let Some(digit) = base64_digit(byte).filter(|_| padding == 0) else {
+            return false;
+        };
         bits = bits << 6 | u32::from(digit);
         letters += 1;
         if letters % 4 == 0 {

@@ -4,6 +4,7 @@
 pub mod chat;
 mod content;
 mod custom;
+pub mod messages;
 mod pairing;
 mod protocol;
 pub mod responses;

@@ -145,6 +145,14 @@ impl<P: FromValue> StringOrList<P> {
     }
 }
 
+/// Reads a field by hand, in a record that `shape!` does not read: the text of an error names the field.
+pub(crate) fn read_field<T: FromValue>(field: &str, value: Value<'_>) -> Result<T> {
+    T::from_value(value).map_err(|error| {
+        let text = format!("field `{field}`: {}", error.message());
+        Error::shape(text).at(error.within(field).path().unwrap_or_default())
+    })
+}
+
 /// The place of a name in `names`. A plain enum may also stand as an object of one name and null.
 pub(crate) fn read_name(value: &Value<'_>, names: &[&str]) -> Result<usize> {
     let find = |name: &str| names.iter().position(|n| *n == name).ok_or_else(|| Error::unknown_variant(name, names));

@@ -125,13 +125,7 @@ pub(crate) fn choose(
     if tools.is_empty() {
         return Ok(Chosen { tools, choice: ToolChoice::Auto, allowed: None, custom: Vec::new() });
     }
-    let place = |name: &str| {
-        tools.iter().position(|tool| tool.name == name).ok_or_else(|| {
-            Error::conversion(format!(
-                "Invalid value for 'tool_call': no function named '{name}' was specified in the 'tools' parameter."
-            ))
-        })
-    };
+    let place = |name: &str| tools.iter().position(|tool| tool.name == name).ok_or_else(|| unknown_tool(name));
     let (required, only, allowed) = match choice {
         Choice::Auto | Choice::None => (false, None, None),
         Choice::Required => (true, None, None),
@@ -146,6 +140,13 @@ pub(crate) fn choose(
     }
     let choice = if required { ToolChoice::Required } else { ToolChoice::Auto };
     Ok(Chosen { tools, choice, allowed, custom: Vec::new() })
+}
+
+/// The error of a choice that names no declared tool.
+pub(crate) fn unknown_tool(name: &str) -> Error {
+    Error::conversion(format!(
+        "Invalid value for 'tool_call': no function named '{name}' was specified in the 'tools' parameter."
+    ))
 }
 
 /// The places of allowed tools in declared order.

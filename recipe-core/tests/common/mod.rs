@@ -3,6 +3,8 @@
 // Each test file uses a part of this.
 #![allow(dead_code, clippy::unwrap_used)]
 
+pub mod reply;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

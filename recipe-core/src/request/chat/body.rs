@@ -4,7 +4,7 @@ use crate::conversation::{ToolCall, ToolDefinition};
 use crate::error::{Error, Result};
 use crate::json::Value;
 use crate::request::content::Detail;
-use crate::request::shape::{names, shape, tagged, FromValue, Lenient, StringOrList};
+use crate::request::shape::{names, read_field, shape, tagged, FromValue, Lenient, StringOrList};
 use crate::request::tools::Choice;
 use crate::request::ThinkingType;
 
@@ -319,13 +319,6 @@ impl FromValue for ChatChoice {
         let function: NamedFunction = read_field("function", function)?;
         Ok(Self(Choice::Named(function.name)))
     }
-}
-
-fn read_field<T: FromValue>(field: &str, value: Value<'_>) -> Result<T> {
-    T::from_value(value).map_err(|error| {
-        let text = format!("field `{field}`: {}", error.message());
-        Error::shape(text).at(error.within(field).path().unwrap_or_default())
-    })
 }
 
 impl From<Call> for ToolCall {
