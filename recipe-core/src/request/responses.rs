@@ -5,6 +5,7 @@ mod body;
 mod declared;
 mod echo;
 mod history;
+mod parts;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -72,7 +73,8 @@ impl ResponsesRequest {
         ResponsesEcho::of(self)
     }
 
-    /// The functions that the tools of declared namespaces become. [`convert`](Self::convert) hands them on.
+    /// The functions that the tools of declared namespaces become. [`convert`](Self::convert) hands them on, with
+    /// those of namespaces that items declare.
     /// Fails, with status 400, for an unknown model or a bad declaration.
     pub fn namespace_tool_map(&self, options: &ConversionOptions) -> Result<NamespaceToolMap> {
         let mut names = ToolNames::new(model_version(options, &self.model)?, options);
@@ -87,7 +89,8 @@ impl ResponsesRequest {
         let mut names = ToolNames::new(version, options);
         let declared = self.tools.unwrap_or_default();
         let declared_names = names.name(&declared, "tools")?;
-        let namespace_tool_map = names.map.clone();
+        // A search that only a result of another one declares is a plain function for the reference.
+        let tool_search = names.tool_search;
         let mut custom = Vec::new();
         let mut declared = names.define(declared, declared_names, &mut custom);
 
@@ -159,7 +162,7 @@ impl ResponsesRequest {
             include_usage: false,
         };
         let request = checked.into_request(inference, options);
-        Ok(ConversationRequest { namespace_tool_map, tool_search: names.tool_search, echo: Some(echo), ..request })
+        Ok(ConversationRequest { namespace_tool_map: names.map, tool_search, echo: Some(echo), ..request })
     }
 }
 
