@@ -595,7 +595,19 @@ impl<'a> Parser<'a> {
         }
         match spelled.parse::<f64>() {
             Ok(value) if value.is_finite() => Ok(Number::Float(value)),
-            _ => self.fault("number out of range"),
+            _ => {
+                // The fault stands behind the digit with which the exponent leaves 32 bits, if it does.
+                let exponent = spelled.find(['e', 'E']).map_or(self.at, |e| start + e + 1);
+                let mut value = 0_i64;
+                for (place, byte) in (exponent..self.at).zip(&self.text[exponent..self.at]) {
+                    value = value * 10 + i64::from(byte.saturating_sub(b'0'));
+                    if value > i64::from(i32::MAX) {
+                        self.at = place + 1;
+                        break;
+                    }
+                }
+                self.fault("number out of range")
+            }
         }
     }
 
