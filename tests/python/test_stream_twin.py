@@ -4,9 +4,9 @@ import json
 import random
 from typing import Any
 
-import deepseek_recipe as d
 import pytest
 
+import deepseek_recipe as d
 import stream_twin
 
 DSML = stream_twin.DSML
