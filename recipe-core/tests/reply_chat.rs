@@ -32,7 +32,8 @@ fn run(case: &Value<'static>) -> Answer {
     let body = case.get("body").unwrap().to_compact();
     let request = ChatRequest::parse(body.as_bytes()).unwrap();
     let model = request.model().to_owned();
-    let request = request.convert(&ConversionOptions::default()).unwrap();
+    let options = ConversionOptions { max_choices: 8, ..ConversionOptions::default() };
+    let request = request.convert(&options).unwrap();
     let generator = ChatGenerator::new(&request, "id-1", &model, 0, 1)
         .with_index(case.get("index").map_or(0, |index| u32::try_from(integer(index)).unwrap()));
     // The generator is made from the request as converted.

@@ -348,12 +348,12 @@ pub(crate) enum Tool {
 
 impl FromValue for Tool {
     fn from_value(value: Value<'_>) -> Result<Self> {
-        let (mut kind, mut name, mut description) = (Value::Null, None, Value::Null);
+        let (mut kind, mut name, mut description) = (None, None, Value::Null);
         let (mut input_schema, mut defer_loading, mut strict) = (Value::Null, Value::Null, Value::Null);
         if let Value::Object(object) = value {
             for (key, value) in object {
                 match key.as_ref() {
-                    "type" => kind = value,
+                    "type" => kind = Some(value),
                     "name" => name = Some(value),
                     "description" => description = value,
                     "input_schema" => input_schema = value,
@@ -363,7 +363,9 @@ impl FromValue for Tool {
                 }
             }
         }
-        match Option::<String>::from_value(kind).map_err(|error| error.within("type"))?.as_deref() {
+        // A type that is there has to be a string: null is none.
+        let kind = kind.map(String::from_value).transpose().map_err(|error| error.within("type"))?;
+        match kind.as_deref() {
             None | Some("custom") => {}
             Some(kind) => {
                 let name = name.map_or(Ok(None), Option::from_value).map_err(|error| error.within("name"))?;
