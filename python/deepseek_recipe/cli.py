@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from ._native import (
-    ChatCompletionChunk,
     ConversionError,
     Event,
     InferenceChunk,
@@ -20,7 +19,9 @@ from ._native import (
     OutputParser,
     __version__,
 )
-from .recipe import Encoded, encode, stream_parse
+from .recipe import Chunk, Encoded, ProtocolName, encode, stream_parse
+
+_PROTOCOLS: tuple[ProtocolName, ...] = ("chat_completions", "messages", "responses")
 
 # Escape sequences of terminals.
 _SPECIAL, _EVENT, _TITLE, _DIM = "36", "32", "1", "2"
@@ -53,7 +54,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     command = commands.add_parser("encode", help="a request to token ids")
-    command.add_argument("request", metavar="REQUEST.json", help="a Chat Completions request; - is standard input")
+    command.add_argument("request", metavar="REQUEST.json", help="the request; - is standard input")
+    command.add_argument("--protocol", choices=_PROTOCOLS, help="where the request could be of two")
     form = command.add_mutually_exclusive_group()
     form.add_argument(
         "--prompt", action="store_true", help="print the prompt, on a terminal with its special tokens coloured"
@@ -66,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         "output", metavar="OUTPUT.txt", help="the output as text, special tokens spelled out; - is standard input"
     )
     command.add_argument("--request", metavar="REQUEST.json", required=True, help="the request that it answers")
+    command.add_argument("--protocol", choices=_PROTOCOLS, help="where the request could be of two")
     form = command.add_mutually_exclusive_group()
     form.add_argument("--sse", action="store_true", help="print the reply as server-sent events")
     form.add_argument("--response", action="store_true", help="print the complete response")
@@ -77,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _encode(options: argparse.Namespace) -> None:
-    encoded = _request(options.request)
+    encoded = _request(options.request, options.protocol)
     if options.prompt:
         _print_prompt(encoded)
     elif options.json:
@@ -89,7 +92,7 @@ def _encode(options: argparse.Namespace) -> None:
 def _parse(options: argparse.Namespace) -> None:
     if options.output == options.request == "-":
         raise _Refused("the output and the request cannot both be standard input")
-    encoded = _request(options.request)
+    encoded = _request(options.request, options.protocol)
     try:
         text = _read(options.output).decode()
     except UnicodeDecodeError as error:
@@ -133,9 +136,9 @@ def _demo(options: argparse.Namespace) -> None:
     print(json.dumps(reply.response(), ensure_ascii=False, indent=2))
 
 
-def _request(path: str) -> Encoded:
+def _request(path: str, protocol: ProtocolName | None) -> Encoded:
     try:
-        return encode(_read(path))
+        return encode(_read(path), protocol=protocol)
     except (ConversionError, ValueError) as error:
         raise _Refused(f"{path}: {error}") from error
 
@@ -152,6 +155,7 @@ def _described(encoded: Encoded) -> dict[str, Any]:
     constraint = inference.output_constraint
     fields = ("max_tokens", "temperature", "top_p", "logprobs", "top_logprobs", "seed", "n")
     return {
+        "protocol": encoded.protocol,
         "model": encoded.model,
         "model_version": "DeepseekV4Pro" if encoded.model_version == ModelVersion.DeepseekV4Pro else "DeepseekV41Flash",
         "stream": encoded.stream,
@@ -179,7 +183,7 @@ def _print_prompt(encoded: Encoded) -> None:
     print()
 
 
-def _print_step(token: str, events: list[Event], chunks: list[ChatCompletionChunk]) -> None:
+def _print_step(token: str, events: list[Event], chunks: list[Chunk]) -> None:
     print(token)
     for event in events:
         print("   ", _coloured(json.dumps(event.to_dict(), ensure_ascii=False), _EVENT))

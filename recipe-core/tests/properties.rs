@@ -163,7 +163,8 @@ fn past_calls() -> impl Strategy<Value = Vec<(String, serde_json::Map<String, se
 
 proptest! {
     // More with PROPTEST_CASES.
-    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(1000), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(1000), failure_persistence: None,
+        max_local_rejects: u32::MAX, ..ProptestConfig::default() })]
 
     #[test]
     fn any_cut_of_a_text_gives_the_same(

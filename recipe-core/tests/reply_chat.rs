@@ -11,7 +11,7 @@ mod twin;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use common::reply::{engine_chunk, parsed, parsing_options};
+use common::reply::{difference, engine_chunk, parsed, parsing_options};
 use common::{integer, items, read_lines, root, string};
 use recipe_core::json::Value;
 use recipe_core::options::ConversionOptions;
@@ -75,15 +75,6 @@ fn check_sum(id: &str, answer: &Answer) {
     let json = |value: &Value<'_>| serde_json::from_str::<serde_json::Value>(&value.to_compact()).unwrap();
     let chunks: Vec<_> = answer.chunks.iter().map(json).collect();
     assert_eq!(twin::accumulated(&chunks), json(&answer.response), "{id}");
-}
-
-fn difference(id: &str, what: &str, want: &[Value<'_>], got: &[Value<'_>]) -> Option<String> {
-    if want == got {
-        return None;
-    }
-    let place = want.iter().zip(got).take_while(|(want, got)| want == got).count();
-    let shown = |list: &[Value<'_>]| list.get(place).map_or("nothing".to_owned(), Value::to_compact);
-    Some(format!("{id}: {what} {place}\n want {}\n got  {}\n", shown(want), shown(got)))
 }
 
 #[test]

@@ -43,6 +43,14 @@ def test_parse_prints_events_chunks_or_the_response() -> None:
     assert response["choices"][0]["finish_reason"] == "tool_calls"
 
 
+def test_the_protocol_is_chosen_where_a_body_could_be_of_two() -> None:
+    body = b'{"model": "DeepSeek-V4.1-Flash", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}'
+    refused = run("encode", "-", stdin=body)
+    assert refused.returncode == 2 and b"this body can be one of Chat Completions and Messages" in refused.stderr
+    described = json.loads(printed("encode", "-", "--json", "--protocol", "messages", stdin=body))
+    assert described["protocol"] == "messages" and described["inference_options"]["max_tokens"] == 9
+
+
 def test_demo_plays_the_shipped_output() -> None:
     shown = printed("demo")
     assert "<｜begin▁of▁sentence｜><｜System｜>" in shown

@@ -93,10 +93,47 @@ fn escape_length(bytes: &[u8]) -> Option<usize> {
     if bytes.len() < 6 {
         return None;
     }
-    let is_high = bytes[2].eq_ignore_ascii_case(&b'd') && matches!(bytes[3], b'8' | b'9' | b'a' | b'b' | b'A' | b'B');
-    match (is_high, bytes.get(6), bytes.get(7)) {
-        (true, None, _) | (true, Some(b'\\'), None) => None,
-        (true, Some(b'\\'), Some(b'u')) => (bytes.len() >= 12).then_some(12),
+    let spells = |digits: &[u8], second: &[u8]| digits[0].eq_ignore_ascii_case(&b'd') && second.contains(&digits[1]);
+    if !spells(&bytes[2..], b"89abAB") {
+        return Some(6);
+    }
+    // Half a pair: the other half may follow.
+    match (bytes.get(6), bytes.get(7)) {
+        (None, _) | (Some(b'\\'), None) => None,
+        (Some(b'\\'), Some(b'u')) if bytes.len() < 12 => None,
+        (Some(b'\\'), Some(b'u')) if spells(&bytes[8..], b"cdefCDEF") => Some(12),
         _ => Some(6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_cut_gives_the_same_input() {
+        for text in [
+            r#"{"input": "a\"\\\n\u00e9\u0041\ud83d\ude00é😀"}"#,
+            r#"{"input": "\ud83d\ud83d\ude00\ud83dx\ud83d\n\ude00"}"#,
+            r#"{"input": "", "more": "\"x"}"#,
+            r#"{"input": 5}"#,
+            r#"{"inp"#,
+            "{}",
+        ] {
+            let wanted = match Value::parse(text.as_bytes()) {
+                Ok(value) => value.get("input").and_then(Value::as_str).unwrap_or(text).to_owned(),
+                Err(_) => text.to_owned(),
+            };
+            let boundaries: Vec<usize> = (0..=text.len()).filter(|&at| text.is_char_boundary(at)).collect();
+            for &first in &boundaries {
+                for &second in boundaries.iter().filter(|&&at| at >= first) {
+                    let mut input = CustomInput::default();
+                    let pieces = [&text[..first], &text[first..second], &text[second..]];
+                    let mut found: String = pieces.iter().map(|piece| input.feed(piece)).collect();
+                    found.push_str(&input.rest());
+                    assert_eq!(found, wanted, "{pieces:?}");
+                }
+            }
+        }
     }
 }

@@ -90,7 +90,7 @@ impl MessagesRequest {
         for tool in &mut chosen.tools {
             tool.strict = strict_by_name.get(&tool.name).copied();
         }
-        load_chosen(&mut messages, &chosen.tools);
+        chosen.load(&mut messages);
 
         let stop_sequences = self.stop_sequences.unwrap_or_default();
         check_stop_sequences(&stop_sequences, true)?;
@@ -195,16 +195,4 @@ fn system_content(system: System) -> Content {
         }
     }
     joined.finish()
-}
-
-/// Puts the tools that the choice left into the system messages that load some. One that says nothing then is dropped.
-fn load_chosen(messages: &mut Vec<Message>, chosen: &[ToolDefinition]) {
-    let tools_by_name: HashMap<&str, &ToolDefinition> = chosen.iter().map(|tool| (tool.name.as_str(), tool)).collect();
-    messages.retain_mut(|message| {
-        let Message::System { content, tools: Some(loaded) } = message else {
-            return true;
-        };
-        *loaded = loaded.iter().filter_map(|tool| tools_by_name.get(tool.name.as_str()).copied().cloned()).collect();
-        !loaded.is_empty() || !content.text().is_empty()
-    });
 }

@@ -5,20 +5,21 @@ mod body;
 mod declared;
 mod echo;
 mod history;
+mod parts;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(crate) use declared::TOOL_SEARCH;
 pub use echo::ResponsesEcho;
 
 use super::shape::{shape, FromValue, Lenient, StringOrList};
-use super::tools::{self, Choice, Chosen};
+use super::tools::{self, Choice};
 use super::{
     check_max_tokens, check_top_logprobs, max_tokens_bound, model_version, says_json, settle_reasoning, thinking,
     AnswerFormat, Checked, ConversationRequest, Sampling,
 };
-use crate::conversation::{Content, Message, ResponseFormat, ToolDefinition};
+use crate::conversation::{Content, Message, ResponseFormat};
 use crate::error::{Error, Result};
 use crate::json::Value;
 use crate::options::{ConversionOptions, InferenceOptions, WebSearchBehavior};
@@ -72,7 +73,8 @@ impl ResponsesRequest {
         ResponsesEcho::of(self)
     }
 
-    /// The functions that the tools of declared namespaces become. [`convert`](Self::convert) hands them on.
+    /// The functions that the tools of declared namespaces become. [`convert`](Self::convert) hands them on, with
+    /// those of namespaces that items declare.
     /// Fails, with status 400, for an unknown model or a bad declaration.
     pub fn namespace_tool_map(&self, options: &ConversionOptions) -> Result<NamespaceToolMap> {
         let mut names = ToolNames::new(model_version(options, &self.model)?, options);
@@ -87,7 +89,8 @@ impl ResponsesRequest {
         let mut names = ToolNames::new(version, options);
         let declared = self.tools.unwrap_or_default();
         let declared_names = names.name(&declared, "tools")?;
-        let namespace_tool_map = names.map.clone();
+        // A search that only a result of another one declares is a plain function for the reference.
+        let tool_search = names.tool_search;
         let mut custom = Vec::new();
         let mut declared = names.define(declared, declared_names, &mut custom);
 
@@ -118,7 +121,7 @@ impl ResponsesRequest {
 
         let mut chosen = tools::choose(declared, choice(self.tool_choice, options)?, thinking, options)?;
         chosen.custom = custom;
-        keep_chosen(&mut messages, &chosen);
+        chosen.load(&mut messages);
 
         let answer = match self.text.map(|text| text.format.0) {
             None | Some(TextFormat::Text(_)) => AnswerFormat::new(ResponseFormat::Text),
@@ -159,7 +162,7 @@ impl ResponsesRequest {
             include_usage: false,
         };
         let request = checked.into_request(inference, options);
-        Ok(ConversationRequest { namespace_tool_map, tool_search: names.tool_search, echo: Some(echo), ..request })
+        Ok(ConversationRequest { namespace_tool_map: names.map, tool_search, echo: Some(echo), ..request })
     }
 }
 
@@ -183,16 +186,4 @@ fn choice(choice: Option<ToolChoice>, options: &ConversionOptions) -> Result<Cho
             Choice::Auto
         }
     })
-}
-
-/// System messages load only tools that the choice leaves, as checked; one that loads none is not there.
-fn keep_chosen(messages: &mut Vec<Message>, chosen: &Chosen) {
-    let kept: HashMap<&str, &ToolDefinition> = chosen.tools.iter().map(|tool| (tool.name.as_str(), tool)).collect();
-    messages.retain_mut(|message| {
-        let Message::System { content, tools: Some(tools) } = message else {
-            return true;
-        };
-        *tools = tools.iter().filter_map(|tool| kept.get(tool.name.as_str()).copied().cloned()).collect();
-        !tools.is_empty() || !content.text().is_empty()
-    });
 }

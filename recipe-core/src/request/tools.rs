@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::conversation::{ToolChoice, ToolDefinition};
+use crate::conversation::{Message, ToolChoice, ToolDefinition};
 use crate::error::{Error, Result};
 use crate::json::{write_string, Value};
 use crate::options::{ConstraintKind, ConversionOptions, ForcedToolChoice, OutputConstraint};
@@ -171,6 +171,21 @@ fn allowed_places(
 }
 
 impl Chosen {
+    /// Puts the tools that the choice left into the system messages that load some. One that says nothing then is
+    /// dropped.
+    pub(crate) fn load(&self, messages: &mut Vec<Message>) {
+        let tools_by_name: HashMap<&str, &ToolDefinition> =
+            self.tools.iter().map(|tool| (tool.name.as_str(), tool)).collect();
+        messages.retain_mut(|message| {
+            let Message::System { content, tools: Some(loaded) } = message else {
+                return true;
+            };
+            *loaded =
+                loaded.iter().filter_map(|tool| tools_by_name.get(tool.name.as_str()).copied().cloned()).collect();
+            !loaded.is_empty() || !content.text().is_empty()
+        });
+    }
+
     /// Strict tools mix neither with others nor with an answer format, be it `text`, that the request sets.
     pub(crate) fn check_strict(&self, sets_format: bool) -> Result<()> {
         let strict = self.tools.iter().filter(|tool| tool.strict == Some(true)).count();

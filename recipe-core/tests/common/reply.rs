@@ -67,6 +67,10 @@ pub fn parsing_options(case: &Value<'static>, mut options: ParsingOptions) -> Pa
                     other => panic!("unknown stage {other:?}"),
                 });
             }
+            "stop_sequences" => {
+                let stops = value.as_array().unwrap().iter();
+                options.stop_sequences = stops.map(|stop| stop.as_str().unwrap().to_owned()).collect();
+            }
             other => panic!("unknown option {other:?}"),
         }
     }
@@ -77,9 +81,9 @@ pub fn parsing_options(case: &Value<'static>, mut options: ParsingOptions) -> Pa
 pub fn parsed(json: &str) -> Value<'static> {
     let mut text = String::new();
     let mut rest = json;
-    while let Some(at) = rest.find("\"id\":\"call_") {
-        let digits = rest[at + 11..].find('_').unwrap();
-        let start = at + 11 + digits + 1;
+    while let Some(at) = rest.find("id\":\"call_") {
+        let digits = rest[at + 10..].find('_').unwrap();
+        let start = at + 10 + digits + 1;
         let random = &rest[start..start + 24];
         assert!(random[..20].bytes().all(|b| b.is_ascii_alphanumeric()), "{random}");
         assert!(random[20..].bytes().all(|b| b.is_ascii_digit()), "{random}");
@@ -89,4 +93,14 @@ pub fn parsed(json: &str) -> Value<'static> {
     }
     text.push_str(rest);
     Value::parse(text.as_bytes()).unwrap().into_owned()
+}
+
+/// Says where two lists part, if they do; `what` is an item of theirs.
+pub fn difference(id: &str, what: &str, want: &[Value<'_>], got: &[Value<'_>]) -> Option<String> {
+    if want == got {
+        return None;
+    }
+    let place = want.iter().zip(got).take_while(|(want, got)| want == got).count();
+    let shown = |list: &[Value<'_>]| list.get(place).map_or("nothing".to_owned(), Value::to_compact);
+    Some(format!("{id}: {what} {place}\n want {}\n got  {}\n", shown(want), shown(got)))
 }

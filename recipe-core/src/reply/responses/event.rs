@@ -112,49 +112,56 @@ impl Chunk for ResponsesEvent<'_> {
                 write(out, format_args!(",\"output_index\":{index},\"sequence_number\":{sequence_number}}}"));
             }
             Body::Item { step: Step::PartAdded | Step::PartDone, item } => {
-                write_place(out, &item.head);
+                write_content_index(out, item.head.kind);
+                write_item(out, &item.head, None);
                 out.push_str(",\"part\":");
                 item.write_part(out);
                 write(out, format_args!(",\"sequence_number\":{sequence_number}}}"));
             }
-            Body::Item { step: Step::TextDone, item } => {
-                write_place(out, &item.head);
-                if item.head.kind == Kind::Message {
-                    out.push_str(",\"logprobs\":");
-                    write_logprobs(out, &item.logprobs);
-                }
-                let key = match item.head.kind {
-                    Kind::Reasoning | Kind::Summary | Kind::Message => "text",
-                    Kind::Custom => "input",
-                    Kind::Function | Kind::ToolSearch => "arguments",
-                };
-                write(out, format_args!(",\"sequence_number\":{sequence_number},\"{key}\":"));
+            Body::Item { step: Step::TextDone, item } if item.head.kind.has_parts() => {
+                write_content_index(out, item.head.kind);
+                let logprobs = (item.head.kind == Kind::Message).then_some(item.logprobs.as_slice());
+                write_item(out, &item.head, logprobs);
+                write(out, format_args!(",\"sequence_number\":{sequence_number},\"text\":"));
                 write_string(out, &item.text);
                 out.push('}');
             }
+            Body::Item { step: Step::TextDone, item } => {
+                let key = if item.head.kind == Kind::Custom { "input" } else { "arguments" };
+                write(out, format_args!(",\"{key}\":"));
+                write_string(out, &item.text);
+                write_item(out, &item.head, None);
+                write(out, format_args!(",\"sequence_number\":{sequence_number}}}"));
+            }
             Body::Delta { head, text, logprobs } => {
-                write_place(out, head);
+                write_content_index(out, head.kind);
                 out.push_str(",\"delta\":");
                 write_string(out, text);
-                if head.kind == Kind::Message {
-                    out.push_str(",\"logprobs\":");
-                    write_logprobs(out, logprobs.as_deref().unwrap_or_default());
-                }
+                let logprobs = (head.kind == Kind::Message).then(|| logprobs.as_deref().unwrap_or_default());
+                write_item(out, head, logprobs);
                 write(out, format_args!(",\"sequence_number\":{sequence_number}}}"));
             }
         }
     }
 }
 
-/// Which text of the output an event is about.
-fn write_place(out: &mut String, head: &ItemHead) {
-    match head.kind {
+/// Where in an item the text stands; that of a call has no such place.
+fn write_content_index(out: &mut String, kind: Kind) {
+    match kind {
         Kind::Reasoning | Kind::Message => out.push_str(",\"content_index\":0"),
         Kind::Summary => out.push_str(",\"summary_index\":0"),
         Kind::Function | Kind::Custom | Kind::ToolSearch => {}
     }
+}
+
+/// Which item an event is about; the log probabilities stand in the middle.
+fn write_item(out: &mut String, head: &ItemHead, logprobs: Option<&[TokenLogprob]>) {
     out.push_str(",\"item_id\":");
     write_string(out, &head.id);
+    if let Some(logprobs) = logprobs {
+        out.push_str(",\"logprobs\":");
+        write_logprobs(out, logprobs);
+    }
     write(out, format_args!(",\"output_index\":{}", head.index));
 }
 

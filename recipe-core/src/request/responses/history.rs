@@ -3,23 +3,19 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::body::{AdditionalTools, File, Tool};
 use super::body::{
-    CustomCall, CustomOutput, FunctionCall, FunctionOutput, Image, Item, Message as MessageItem, Output, OutputPart,
-    Part, ReasoningItem, Role, ToolSearchCall, ToolSearchOutput,
+    AdditionalTools, CustomCall, CustomOutput, FunctionCall, FunctionOutput, Item, Message as MessageItem,
+    ReasoningItem, Role, Tool, ToolSearchCall, ToolSearchOutput,
 };
 use super::declared::{ToolNames, TOOL_SEARCH};
 use super::echo::search_result;
-use crate::conversation::{Content, ImageDetail, Message, ToolCall, ToolDefinition};
+use super::parts::PartReader;
+use crate::conversation::{Content, Message, ToolCall, ToolDefinition};
 use crate::error::{Error, Result};
 use crate::options::{ConversionOptions, ModelVersion, ToolPairing};
-use crate::request::content::{self, DataUrl, Parts, UNSUPPORTED_IMAGE};
 use crate::request::custom::{self, CustomTool};
 use crate::request::pairing;
-use crate::request::shape::StringOrList;
 use crate::special::SpecialToken;
-
-const UNSUPPORTED_DOCUMENT: &str = "[Unsupported Document]";
 
 /// The converted items.
 pub(super) struct History {
@@ -50,7 +46,7 @@ impl History {
             names,
             version,
             options,
-            image_token: options.special_tokens.get(SpecialToken::Image),
+            parts: PartReader { version, image_token: options.special_tokens.get(SpecialToken::Image) },
             history: Self { messages, tools: Vec::new(), custom: Vec::new() },
             turn: Turn::default(),
             closed_turns: 0,
@@ -128,7 +124,7 @@ struct Reader<'r, 'o> {
     names: &'r ToolNames<'o>,
     version: ModelVersion,
     options: &'r ConversionOptions,
-    image_token: &'r str,
+    parts: PartReader<'r>,
     history: History,
     turn: Turn,
     /// How many turns have been closed.
@@ -144,7 +140,7 @@ impl Reader<'_, '_> {
         match item {
             Item::Message(MessageItem { role: Role::Assistant, content }) => {
                 self.leave_calls()?;
-                let text = self.assistant_text(content, i)?;
+                let text = self.parts.assistant_text(content, i)?;
                 self.turn.started = true;
                 if !text.is_empty() {
                     push_joined(&mut self.turn.text, "\n\n", &text);
@@ -153,7 +149,7 @@ impl Reader<'_, '_> {
             Item::Message(MessageItem { role, content }) => {
                 self.check_answered()?;
                 self.close_turn();
-                let content = self.content(content, i)?;
+                let content = self.parts.content(content, i)?;
                 self.history.messages.push(match role {
                     Role::User => Message::User { content },
                     // The reference has no developer for V4.
@@ -188,18 +184,18 @@ impl Reader<'_, '_> {
             }
             Item::FunctionOutput(FunctionOutput { call_id: Some(id), output }) => {
                 self.check_id(&id, i)?;
-                let content = self.output(Some(output), i)?;
+                let content = self.parts.output(Some(output), i)?;
                 self.result(id, content, None)?;
             }
             Item::FunctionOutput(FunctionOutput { call_id: None, output }) => {
                 self.check_answered()?;
                 self.close_turn();
-                let content = self.output(Some(output), i)?;
+                let content = self.parts.output(Some(output), i)?;
                 self.history.messages.push(Message::Tool { content, tool_call_id: None });
             }
             Item::CustomOutput(CustomOutput { call_id, output }) => {
                 self.check_id(&call_id, i)?;
-                let content = self.output(output, i)?;
+                let content = self.parts.output(output, i)?;
                 self.result(call_id, content, None)?;
             }
             Item::AdditionalTools(AdditionalTools { tools }) => self.additional_tools(tools, declared),
@@ -353,69 +349,6 @@ impl Reader<'_, '_> {
             self.turn.loaded.extend(loaded);
         }
     }
-
-    fn content(&self, content: StringOrList<Part>, i: usize) -> Result<Content> {
-        let parts = match content {
-            StringOrList::String(text) => return Ok(Content::from(text)),
-            StringOrList::List(parts) => parts,
-        };
-        let mut joined = Parts::default();
-        for (j, part) in parts.into_iter().enumerate() {
-            match part_text(part) {
-                Ok(text) => joined.text(&text),
-                Err(image) => self.image(image, i, &format!("input[{i}].content[{j}]"), &mut joined)?,
-            }
-        }
-        Ok(joined.finish())
-    }
-
-    fn assistant_text(&self, content: StringOrList<Part>, i: usize) -> Result<String> {
-        let parts = match content {
-            StringOrList::String(text) => return Ok(text),
-            StringOrList::List(parts) => parts,
-        };
-        let mut joined = Parts::default();
-        for (j, part) in parts.into_iter().enumerate() {
-            match part_text(part) {
-                Ok(text) => joined.text(&text),
-                Err(_) if self.version == ModelVersion::DeepseekV4Pro => joined.text(UNSUPPORTED_IMAGE),
-                Err(image) => {
-                    image_url(image, &format!("input[{i}].content[{j}]"))?;
-                    return Err(Error::conversion(format!("input[{i}]: Image in assistant message is unsupported")));
-                }
-            }
-        }
-        Ok(joined.finish().into_text())
-    }
-
-    fn output(&self, output: Option<Output>, i: usize) -> Result<Content> {
-        let parts = match output {
-            None => return Ok(Content::default()),
-            Some(Output(StringOrList::String(text))) => return Ok(Content::from(text)),
-            Some(Output(StringOrList::List(parts))) => parts,
-        };
-        let mut joined = Parts::default();
-        for (j, part) in parts.into_iter().enumerate() {
-            match part {
-                OutputPart::Text(part) => joined.text(&part.text),
-                OutputPart::File(file) => joined.text(&file_text(file)),
-                OutputPart::Image(image) => self.image(image, i, &format!("input[{i}].output[{j}]"), &mut joined)?,
-            }
-        }
-        Ok(joined.finish())
-    }
-
-    /// `path` is the place of the part; the source has that of the item.
-    fn image(&self, image: Image, i: usize, path: &str, joined: &mut Parts) -> Result<()> {
-        if self.version == ModelVersion::DeepseekV4Pro {
-            joined.text(UNSUPPORTED_IMAGE);
-            return Ok(());
-        }
-        let detail = image.detail.map_or(ImageDetail::High, ImageDetail::from);
-        let url = image_url(image, path)?;
-        joined.image(content::image_source(url, detail, format!("input[{i}]"))?, self.image_token);
-        Ok(())
-    }
 }
 
 /// Appends a text, apart from what stands before it.
@@ -439,36 +372,4 @@ fn reasoning_text(item: ReasoningItem) -> String {
         return reasoning;
     }
     summary.join("\n\n")
-}
-
-/// The text of a part, or the image that it is.
-fn part_text(part: Part) -> std::result::Result<String, Image> {
-    match part {
-        Part::InputText(part) => Ok(part.text),
-        Part::OutputText(part) => Ok(part.text),
-        Part::Refusal(part) => Ok(part.refusal),
-        Part::File(file) => Ok(file_text(file)),
-        Part::Image(image) => Err(image),
-    }
-}
-
-/// The URL of the image part at `path`. An empty one counts as absent.
-fn image_url(image: Image, path: &str) -> Result<String> {
-    let text = match (image.image_url.filter(|url| !url.is_empty()), image.file_id) {
-        (Some(url), None) => return Ok(url),
-        (Some(_), Some(_)) => "input_image cannot have both image_url and file_id",
-        (None, Some(_)) => "file_id is not supported. Pass the image as a base64 data url instead.",
-        (None, None) => "input_image must have image_url or file_id",
-    };
-    Err(Error::conversion(format!("{path}: {text}")).at(path))
-}
-
-/// A file that is text becomes one.
-fn file_text(file: File) -> String {
-    let data = file.file_data.0.unwrap_or_default();
-    let readable = DataUrl::parse(&data).filter(DataUrl::is_readable).and_then(|data| data.decode());
-    match readable {
-        Some(bytes) => content::file_text(None, file.filename.0.as_deref().unwrap_or("document"), &bytes),
-        None => UNSUPPORTED_DOCUMENT.to_owned(),
-    }
 }

@@ -1,0 +1,116 @@
+//! The parts of messages and outputs in a Responses body: text, images and files. Knows no items.
+
+use super::body::{File, Image, Output, OutputPart, Part};
+use crate::conversation::{Content, ImageDetail};
+use crate::error::{Error, Result};
+use crate::options::ModelVersion;
+use crate::request::content::{self, DataUrl, Parts, UNSUPPORTED_IMAGE};
+use crate::request::shape::StringOrList;
+
+const UNSUPPORTED_DOCUMENT: &str = "[Unsupported Document]";
+
+/// Joins parts, as the model can see them.
+pub(super) struct PartReader<'o> {
+    pub(super) version: ModelVersion,
+    pub(super) image_token: &'o str,
+}
+
+impl PartReader<'_> {
+    /// The content of a message that is not the assistant's. `i` is the number of the item, as below.
+    pub(super) fn content(&self, content: StringOrList<Part>, i: usize) -> Result<Content> {
+        let parts = match content {
+            StringOrList::String(text) => return Ok(Content::from(text)),
+            StringOrList::List(parts) => parts,
+        };
+        let mut joined = Parts::default();
+        for (j, part) in parts.into_iter().enumerate() {
+            match part_text(part) {
+                Ok(text) => joined.text(&text),
+                Err(image) => self.image(image, i, &format!("input[{i}].content[{j}]"), &mut joined)?,
+            }
+        }
+        Ok(joined.finish())
+    }
+
+    /// The text of an assistant message, which has no images.
+    pub(super) fn assistant_text(&self, content: StringOrList<Part>, i: usize) -> Result<String> {
+        let parts = match content {
+            StringOrList::String(text) => return Ok(text),
+            StringOrList::List(parts) => parts,
+        };
+        let mut joined = Parts::default();
+        for (j, part) in parts.into_iter().enumerate() {
+            match part_text(part) {
+                Ok(text) => joined.text(&text),
+                Err(_) if self.version == ModelVersion::DeepseekV4Pro => joined.text(UNSUPPORTED_IMAGE),
+                Err(image) => {
+                    image_url(image, &format!("input[{i}].content[{j}]"))?;
+                    return Err(Error::conversion(format!("input[{i}]: Image in assistant message is unsupported")));
+                }
+            }
+        }
+        Ok(joined.finish().into_text())
+    }
+
+    /// The result of a call; without one it is empty.
+    pub(super) fn output(&self, output: Option<Output>, i: usize) -> Result<Content> {
+        let parts = match output {
+            None => return Ok(Content::default()),
+            Some(Output(StringOrList::String(text))) => return Ok(Content::from(text)),
+            Some(Output(StringOrList::List(parts))) => parts,
+        };
+        let mut joined = Parts::default();
+        for (j, part) in parts.into_iter().enumerate() {
+            match part {
+                OutputPart::Text(part) => joined.text(&part.text),
+                OutputPart::File(file) => joined.text(&file_text(file)),
+                OutputPart::Image(image) => self.image(image, i, &format!("input[{i}].output[{j}]"), &mut joined)?,
+            }
+        }
+        Ok(joined.finish())
+    }
+
+    /// `path` is the place of the part; the source has that of the item.
+    fn image(&self, image: Image, i: usize, path: &str, joined: &mut Parts) -> Result<()> {
+        if self.version == ModelVersion::DeepseekV4Pro {
+            joined.text(UNSUPPORTED_IMAGE);
+            return Ok(());
+        }
+        let detail = image.detail.map_or(ImageDetail::High, ImageDetail::from);
+        let url = image_url(image, path)?;
+        joined.image(content::image_source(url, detail, format!("input[{i}]"))?, self.image_token);
+        Ok(())
+    }
+}
+
+/// The text of a part, or the image that it is.
+fn part_text(part: Part) -> std::result::Result<String, Image> {
+    match part {
+        Part::InputText(part) => Ok(part.text),
+        Part::OutputText(part) => Ok(part.text),
+        Part::Refusal(part) => Ok(part.refusal),
+        Part::File(file) => Ok(file_text(file)),
+        Part::Image(image) => Err(image),
+    }
+}
+
+/// The URL of the image part at `path`. An empty one counts as absent.
+fn image_url(image: Image, path: &str) -> Result<String> {
+    let text = match (image.image_url.filter(|url| !url.is_empty()), image.file_id) {
+        (Some(url), None) => return Ok(url),
+        (Some(_), Some(_)) => "input_image cannot have both image_url and file_id",
+        (None, Some(_)) => "file_id is not supported. Pass the image as a base64 data url instead.",
+        (None, None) => "input_image must have image_url or file_id",
+    };
+    Err(Error::conversion(format!("{path}: {text}")).at(path))
+}
+
+/// A file that is text becomes one.
+fn file_text(file: File) -> String {
+    let data = file.file_data.0.unwrap_or_default();
+    let readable = DataUrl::parse(&data).filter(DataUrl::is_readable).and_then(|data| data.decode());
+    match readable {
+        Some(bytes) => content::file_text(None, file.filename.0.as_deref().unwrap_or("document"), &bytes),
+        None => UNSUPPORTED_DOCUMENT.to_owned(),
+    }
+}
