@@ -231,7 +231,7 @@ class ConversionOptions:
 
     @property
     def max_choices(self) -> int:
-        """The largest `n` of Chat Completions, 1 to 128. Default: 8."""
+        """The largest `n` of Chat Completions, 1 to 128. Default: 1."""
 
     @property
     def model_versions_by_name(self) -> dict[str, ModelVersion]:
