@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use crate::error::{Error, Result};
 
-pub(crate) use parse::is_unique_object;
+pub(crate) use parse::{arguments, is_unique_object};
 pub use parse::MAX_TEXT_DEPTH;
 pub use write::{write_escaped, write_float, write_float32, write_float_repr, write_string};
 

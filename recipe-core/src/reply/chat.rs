@@ -116,7 +116,9 @@ impl ChatGenerator {
     }
 
     fn usage(&self, output: OutputUsage) -> Usage {
-        Usage { prompt: self.prompt, output }
+        // Without thinking the reply has no reasoning, whatever the parser was told.
+        let reasoning_tokens = output.reasoning_tokens.filter(|_| self.thinking);
+        Usage { prompt: self.prompt, output: OutputUsage { reasoning_tokens, ..output } }
     }
 }
 
@@ -391,8 +393,8 @@ impl ChatResponse {
                 choice.tool_calls.push(Call { index, id, name: name.into_owned(), arguments: String::new() });
             }
             Delta::CallArguments { index, text } => {
-                // The deltas of a call come before the next call starts.
-                if let Some(call) = choice.tool_calls.last_mut().filter(|call| call.index == index) {
+                // The deltas of a call usually come before the next call starts.
+                if let Some(call) = choice.tool_calls.iter_mut().rfind(|call| call.index == index) {
                     call.arguments.push_str(&text);
                 }
             }

@@ -46,7 +46,7 @@ pub enum InferenceChunk {
         /// The text; special tokens spelled out.
         content: String,
         /// Its tokens.
-        token_count: u32,
+        token_count: u64,
     },
     /// Token ids, with log probabilities for each or for none.
     Tokens {
@@ -116,7 +116,7 @@ pub struct StreamProcessor {
     decoder: Decoder,
     /// The log probabilities of the ids whose bytes wait in the decoder.
     waiting_logprobs: Vec<TokenLogprob>,
-    completion_tokens: u32,
+    completion_tokens: u64,
     /// The reasoning so far, if its tokens are to be counted.
     reasoning: Option<String>,
     phase: Phase,
@@ -167,7 +167,7 @@ impl StreamProcessor {
     }
 
     /// Takes text; see [`InferenceChunk::Text`].
-    pub fn push_text(&mut self, content: &str, token_count: u32, events: &mut Events) -> Result<()> {
+    pub fn push_text(&mut self, content: &str, token_count: u64, events: &mut Events) -> Result<()> {
         self.begin(events)?;
         self.completion_tokens = self.completion_tokens.saturating_add(token_count);
         self.machine.push(content, Kind::Text, None);
@@ -190,8 +190,12 @@ impl StreamProcessor {
                 ids.len()
             )));
         }
+        if ids.is_empty() {
+            // Nothing came: not even the output starts.
+            return Ok(());
+        }
         self.begin(events)?;
-        self.completion_tokens = self.completion_tokens.saturating_add(u32::try_from(ids.len()).unwrap_or(u32::MAX));
+        self.completion_tokens = self.completion_tokens.saturating_add(ids.len() as u64);
         for (place, &id) in ids.iter().enumerate() {
             let logprob = logprobs.map(|logprobs| token_logprob(&tokenizer, id, &logprobs[place]));
             match tokenizer.token(id) {
@@ -324,7 +328,7 @@ impl StreamProcessor {
         OutputUsage {
             completion_tokens: self.completion_tokens,
             reasoning_tokens: reasoning_tokens
-                .map(|(text, tokenizer)| u32::try_from(tokenizer.encode(text).len()).unwrap_or(u32::MAX)),
+                .map(|(text, tokenizer)| tokenizer.encode(text).len() as u64),
         }
     }
 }
