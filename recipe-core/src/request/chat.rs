@@ -7,16 +7,17 @@ mod history;
 use super::shape::{shape, FromValue, Lenient, StringOrList};
 use super::tools::{self, Choice};
 use super::{
-    check_max_tokens, check_stop_sequences, check_top_logprobs, max_tokens_bound, model_version, says_json,
-    settle_reasoning, thinking, AnswerFormat, Checked, ConversationRequest, RequestedEffort, Sampling, ThinkingType,
+    check_max_tokens, check_stop_sequences, check_top_logprobs, max_tokens_bound, model_version,
+    says_json, settle_reasoning, thinking, AnswerFormat, Checked, ConversationRequest, RequestedEffort, Sampling,
+    ThinkingType,
 };
 use crate::conversation::{ResponseFormat, ToolDefinition};
 use crate::error::{Error, Result};
 use crate::json::Value;
 use crate::options::{ConversionOptions, InferenceOptions};
 use body::{
-    ChatChoice, ChatMessage, Format, JsonSchemaFormat, RegexFormat, Stop, StreamOptions, TemplateArguments, Thinking,
-    Tool,
+    ChatChoice, ChatMessage, Format, JsonSchemaFormat, RegexFormat, Stop, StreamOptions, TemplateArguments,
+    Thinking, Tool,
 };
 use history::History;
 
@@ -76,11 +77,13 @@ impl ChatRequest {
     /// Checks what the body means, and turns it into a conversation. Errors have status 400.
     pub fn convert(self, options: &ConversionOptions) -> Result<ConversationRequest> {
         let version = model_version(options, &self.model)?;
-        let declared: Vec<ToolDefinition> =
-            self.tools.unwrap_or_default().into_iter().map(ToolDefinition::from).collect();
+        let declared = self.tools.unwrap_or_default();
         for (i, tool) in declared.iter().enumerate() {
-            tools::check_name(&tool.name, || format!("tools[{i}].function.name"))?;
+            let (name, field) = tool.name();
+            tools::check_name(name, || format!("tools[{i}].{field}"))?;
         }
+        let mut custom = Vec::new();
+        let declared: Vec<ToolDefinition> = declared.into_iter().map(|tool| tool.define(&mut custom)).collect();
         let declares_tools = !declared.is_empty();
 
         let template = self.template_arguments.0.as_ref();
@@ -107,7 +110,7 @@ impl ChatRequest {
         }
 
         let choice = self.tool_choice.map_or(Choice::Auto, |choice| choice.0);
-        let chosen = tools::choose(declared, choice, thinking, options)?;
+        let chosen = tools::choose(declared, custom, choice, thinking, options)?;
         if json_object && prefixed {
             return Err(Error::conversion("response_format json_object should not be used with prefix"));
         }

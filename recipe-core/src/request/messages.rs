@@ -85,7 +85,7 @@ impl MessagesRequest {
             Choice::Named(name) if tools.is_empty() && declares_tools => return Err(tools::unknown_tool(&name)),
             choice => choice,
         };
-        let mut chosen = tools::choose(tools, choice, thinking, options)?;
+        let mut chosen = tools::choose(tools, Vec::new(), choice, thinking, options)?;
         // Strictness is passed on, but unlike in Chat it changes no schema.
         for tool in &mut chosen.tools {
             tool.strict = strict_by_name.get(&tool.name).copied();

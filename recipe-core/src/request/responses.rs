@@ -119,8 +119,7 @@ impl ResponsesRequest {
         custom.extend(history.custom);
         settle_reasoning(&mut messages, thinking, !declared.is_empty(), options, "reasoning_text")?;
 
-        let mut chosen = tools::choose(declared, choice(self.tool_choice, options)?, thinking, options)?;
-        chosen.custom = custom;
+        let chosen = tools::choose(declared, custom, choice(self.tool_choice, options)?, thinking, options)?;
         chosen.load(&mut messages);
 
         let answer = match self.text.map(|text| text.format.0) {
