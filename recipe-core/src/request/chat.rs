@@ -4,10 +4,10 @@
 mod body;
 mod history;
 
-use super::shape::{shape, FromValue, Lenient, StringOrList};
+use super::shape::{shape, FromValue, Lenient, Says, StringOrList};
 use super::tools::{self, Choice};
 use super::{
-    check_max_tokens, check_stop_sequences, check_top_logprobs, max_tokens_bound, model_version,
+    check_fields, check_max_tokens, check_stop_sequences, check_top_logprobs, max_tokens_bound, model_version,
     says_json, settle_reasoning, thinking, AnswerFormat, Checked, ConversationRequest, RequestedEffort, Sampling,
     ThinkingType,
 };
@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::json::Value;
 use crate::options::{ConversionOptions, InferenceOptions};
 use body::{
-    ChatChoice, ChatMessage, Format, JsonSchemaFormat, RegexFormat, Stop, StreamOptions, TemplateArguments,
+    ChatChoice, ChatMessage, Format, JsonSchemaFormat, Modalities, RegexFormat, Stop, StreamOptions, TemplateArguments,
     Thinking, Tool,
 };
 use history::History;
@@ -50,6 +50,12 @@ shape! {
         "continue_final_message" => continue_final_message: Lenient<bool>,
         "enable_thinking" => enable_thinking: Lenient<bool>,
         "chat_template_kwargs" => template_arguments: Lenient<TemplateArguments>,
+        "logit_bias" => logit_bias: Says,
+        "modalities" => modalities: Modalities,
+        "audio" => audio: Says,
+        "web_search_options" => web_search_options: Says,
+        "functions" => functions: Says,
+        "function_call" => function_call: Says,
     }
 }
 
@@ -77,6 +83,17 @@ impl ChatRequest {
     /// Checks what the body means, and turns it into a conversation. Errors have status 400.
     pub fn convert(self, options: &ConversionOptions) -> Result<ConversationRequest> {
         let version = model_version(options, &self.model)?;
+        check_fields(
+            options,
+            &[
+                ("logit_bias", self.logit_bias),
+                ("modalities", self.modalities.0),
+                ("audio", self.audio),
+                ("web_search_options", self.web_search_options),
+                ("functions", self.functions),
+                ("function_call", self.function_call),
+            ],
+        )?;
         let declared = self.tools.unwrap_or_default();
         for (i, tool) in declared.iter().enumerate() {
             let (name, field) = tool.name();

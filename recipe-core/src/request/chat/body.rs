@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::json::Value;
 use crate::request::content::Detail;
 use crate::request::custom::{self, CustomTool, Grammar};
-use crate::request::shape::{names, read_field, shape, tagged, FromValue, Lenient, StringOrList};
+use crate::request::shape::{names, read_field, shape, tagged, FromValue, Lenient, Says, StringOrList};
 use crate::request::tools::Choice;
 use crate::request::ThinkingType;
 
@@ -16,6 +16,21 @@ pub(crate) struct Stop(pub(crate) StringOrList<String>);
 impl FromValue for Stop {
     fn from_value(value: Value<'_>) -> Result<Self> {
         StringOrList::read(value, "expected a string or a list").map(Self)
+    }
+}
+
+/// `modalities`: whether audio is among them.
+#[derive(Debug)]
+pub(crate) struct Modalities(pub(crate) Says);
+
+impl FromValue for Modalities {
+    fn from_value(value: Value<'_>) -> Result<Self> {
+        let names = value.as_array().unwrap_or_default();
+        Ok(Self(Says(names.iter().any(|name| name.as_str() == Some("audio")))))
+    }
+
+    fn absent(_field: &str) -> Result<Self> {
+        Ok(Self(Says(false)))
     }
 }
 
