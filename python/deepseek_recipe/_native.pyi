@@ -189,6 +189,8 @@ class ConversionOptions:
         non_thinking_max_tokens_upper_bound: int = ...,
         tool_pairing: Literal["repair", "refuse"] = ...,
         forced_tool_choice: Literal["constrain", "refuse"] = ...,
+        messages_continuation: Literal["continue", "close"] = ...,
+        unsupported: Literal["ignore", "refuse"] = ...,
         max_choices: int = ...,
     ) -> Self: ...
     @property
@@ -230,8 +232,23 @@ class ConversionOptions:
         """
 
     @property
+    def messages_continuation(self) -> Literal["continue", "close"]:
+        """What to do with a last assistant message of Messages that says something. Default: `continue`.
+
+        `continue`: the model goes on with it; `close`: it is a turn of its own, as in the reference.
+        """
+
+    @property
+    def unsupported(self) -> Literal["ignore", "refuse"]:
+        """What to do with a part of a request that is not served. Default: `ignore`, as the reference.
+
+        `refuse` refuses it by name: history by reference, audio, files that are no text, tools and items of unknown
+        types. What is null, empty or false is never refused.
+        """
+
+    @property
     def max_choices(self) -> int:
-        """The largest `n` of Chat Completions, 1 to 128. Default: 1."""
+        """The largest `n` of Chat Completions, 1 to 128. Default: 1, as the reference."""
 
     @property
     def model_versions_by_name(self) -> dict[str, ModelVersion]:
@@ -267,6 +284,12 @@ class ConversionOptions:
     def with_forced_tool_choice(self, forced_tool_choice: Literal["constrain", "refuse"]) -> ConversionOptions:
         """Returns options that treat a forced call in thinking mode in another way."""
 
+    def with_messages_continuation(self, messages_continuation: Literal["continue", "close"]) -> ConversionOptions:
+        """Returns options that treat a last assistant message of Messages in another way."""
+
+    def with_unsupported(self, unsupported: Literal["ignore", "refuse"]) -> ConversionOptions:
+        """Returns options that treat parts of a request that are not served in another way."""
+
     def with_max_choices(self, max_choices: int) -> ConversionOptions:
         """Returns options with another largest `n` of Chat Completions, 1 to 128; others raise `ValueError`."""
 
@@ -275,6 +298,14 @@ class ConversionOptions:
 
     def with_model_versions_by_name(self, model_versions_by_name: dict[str, ModelVersion]) -> ConversionOptions:
         """Returns options that accept these names and no others. Names are compared exactly."""
+
+    def with_hosted_names(self) -> ConversionOptions:
+        """Returns options that also accept the names of DeepSeek's hosted API.
+
+        These are `deepseek-flash`, `deepseek-v4-pro` and retired ones, names that begin with `claude-opus` (V4 Pro),
+        `claude-sonnet` or `claude-haiku` (V4.1 Flash), and in Messages any other name (V4.1 Flash). A suffix in
+        brackets is dropped: `deepseek-v4-pro[1m]`.
+        """
 
     def with_special_tokens(self, special_tokens: SpecialTokens) -> ConversionOptions:
         """Returns options with other spellings of the special tokens."""

@@ -99,7 +99,7 @@ impl OutputTools {
         Self { tools, custom }
     }
 
-    fn is_custom(&self, name: &str) -> bool {
+    pub(crate) fn is_custom(&self, name: &str) -> bool {
         self.custom.iter().any(|custom| custom == name)
     }
 
