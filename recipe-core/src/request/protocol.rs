@@ -116,7 +116,9 @@ impl Protocol {
         };
         match (input, messages.is_some()) {
             (true, false) => Ok(Self::Responses),
-            (true, true) => ambiguous("Responses (it has `input`) and Chat Completions or Messages (it has `messages`)"),
+            (true, true) => {
+                ambiguous("Responses (it has `input`) and Chat Completions or Messages (it has `messages`)")
+            }
             (false, _) => match (signs.chat, signs.messages) {
                 (true, false) => Ok(Self::ChatCompletions),
                 (false, true) => Ok(Self::Messages),
