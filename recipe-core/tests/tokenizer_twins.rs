@@ -205,6 +205,24 @@ fn long_inputs_encode_in_linear_time() {
     }
 }
 
+/// Long enough for several threads, and cut where characters of all kinds meet.
+#[test]
+fn a_long_text_gives_the_ids_of_the_peer() {
+    let pools = ["ab é\n", "中文の 1\n", "a1! \t中", " \n\r\u{3000}a!", "\u{1}a \u{301}é1٣中!", "word Word \n 中ー。"];
+    let mut state = 1u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % below
+    };
+    let mut text = String::new();
+    while text.len() < 600_000 {
+        let pool: Vec<char> = pools[random(pools.len())].chars().collect();
+        (0..random(60)).for_each(|_| text.push(pool[random(pool.len())]));
+        text.push_str(["", "<think>", "｜DSML｜", "<｜User", "<"][random(5)]);
+    }
+    assert!(ours_plain(&text) == peer(&PEER_PLAIN, &text));
+}
+
 #[test]
 fn a_file_of_the_same_vocabulary_gives_the_same_ids() {
     let loaded = Tokenizer::from_json(&tokenizer_json(true)).unwrap();

@@ -15,6 +15,7 @@ mod bpe;
 mod builtin;
 mod decode;
 mod load;
+mod parallel;
 mod split;
 mod unicode_tables;
 
@@ -75,7 +76,17 @@ impl Tokenizer {
     }
 
     /// Appends the ids of a text, taken by itself, without the added vocabulary.
+    ///
+    /// A text of over 128 KiB is encoded by several threads, which end with the call.
     pub fn encode_plain_into(&self, text: &str, ids: &mut Vec<u32>) {
+        if text.len() < parallel::SHORTEST {
+            self.encode_part_into(text, ids);
+        } else {
+            parallel::encode(text, ids, |part, ids| self.encode_part_into(part, ids));
+        }
+    }
+
+    fn encode_part_into(&self, text: &str, ids: &mut Vec<u32>) {
         // Most texts have more bytes a token.
         ids.reserve(text.len() / 3);
         #[cfg(target_arch = "x86_64")]

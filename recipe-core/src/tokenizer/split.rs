@@ -112,6 +112,33 @@ pub(super) fn for_each_piece_in_windows<P: Copy + Default>(
     }
 }
 
+/// Whether pieces end between two such characters, whatever stands before and after them. The texts on both sides
+/// then have the pieces of the whole.
+///
+/// Numbers and the CJK range are split off first, so what is beside them never sees them. A run of letters ends at
+/// white space, which begins a piece of its own there.
+fn is_cut(before: Class, after: Class) -> bool {
+    let is_split_off = |class| matches!(class, Class::Number | Class::Cjk);
+    match (before, after) {
+        (Class::Letter, Class::Blank | Class::Newline) => true,
+        _ => before != after && (is_split_off(before) || is_split_off(after)),
+    }
+}
+
+/// The first place from `from` on where a text can be cut in two that have the same pieces. Not an end of the text.
+pub(super) fn cut_after(text: &str, from: usize) -> Option<usize> {
+    let from = (from..text.len()).find(|&at| text.is_char_boundary(at))?;
+    let mut before = None;
+    for (at, character) in text[from..].char_indices() {
+        let after = class(character);
+        if before.is_some_and(|before| is_cut(before, after)) {
+            return Some(from + at);
+        }
+        before = Some(after);
+    }
+    None
+}
+
 /// Up to a window of text, and digits behind it: a piece ends at a number as it ends at the end of the text.
 #[inline(always)]
 fn padded_window(rest: &[u8]) -> [u8; WINDOW] {
