@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use proptest::sample::select;
 use recipe_core::options::ModelVersion;
-use recipe_core::tokenizer::{Token, Tokenizer};
+use recipe_core::tokenizer::{Token, TokenCounter, Tokenizer};
 use serde_json::json;
 
 #[path = "naive/bpe.rs"]
@@ -221,6 +221,19 @@ fn a_long_text_gives_the_ids_of_the_peer() {
         text.push_str(["", "<think>", "｜DSML｜", "<｜User", "<"][random(5)]);
     }
     assert!(ours_plain(&text) == peer(&PEER_PLAIN, &text));
+    let mut counter = TokenCounter::default();
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let end = (1 + random(30)).min(rest.len());
+        let (part, after) = rest.split_at((end..).find(|&end| rest.is_char_boundary(end)).unwrap());
+        counter.push(&OURS, part);
+        rest = after;
+        if random(1000) == 0 {
+            let so_far = &text[..text.len() - rest.len()];
+            assert_eq!(counter.total(&OURS), OURS.encode(so_far).len(), "after {} bytes", so_far.len());
+        }
+    }
+    assert_eq!(counter.total(&OURS), OURS.encode(&text).len());
 }
 
 #[test]

@@ -13,12 +13,14 @@ use crate::prompt::Segment;
 mod added;
 mod bpe;
 mod builtin;
+mod count;
 mod decode;
 mod load;
 mod parallel;
 mod split;
 mod unicode_tables;
 
+pub use count::TokenCounter;
 pub use decode::Decoder;
 
 /// A byte-level BPE tokenizer with an added vocabulary. Immutable, and cheap to clone.

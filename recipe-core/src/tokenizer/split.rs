@@ -139,6 +139,19 @@ pub(super) fn cut_after(text: &str, from: usize) -> Option<usize> {
     None
 }
 
+/// The last place before a space or a line feed where a text can be cut in two that have the same pieces.
+pub(super) fn last_cut_before_white_space(text: &str) -> Option<usize> {
+    let mut end = text.len();
+    while let Some(at) = text.as_bytes()[..end].iter().rposition(|byte| matches!(byte, b' ' | b'\n')) {
+        let before = text[..at].chars().next_back().map(class);
+        if before.is_some_and(|before| is_cut(before, Class::Blank)) {
+            return Some(at);
+        }
+        end = at;
+    }
+    None
+}
+
 /// Up to a window of text, and digits behind it: a piece ends at a number as it ends at the end of the text.
 #[inline(always)]
 fn padded_window(rest: &[u8]) -> [u8; WINDOW] {
