@@ -3,6 +3,7 @@
 
 mod conversation;
 mod error;
+mod extend;
 mod json;
 mod later;
 mod lock;
@@ -28,6 +29,8 @@ mod native {
     use crate::conversation::{Conversation, Message, ToolCall, ToolDefinition};
     #[pymodule_export]
     use crate::error::ConversionError;
+    #[pymodule_export]
+    use crate::extend::extend_prompt;
     #[pymodule_export]
     use crate::later::{CalcResizeError, ImageError};
     #[pymodule_export]
