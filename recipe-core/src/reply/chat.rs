@@ -352,7 +352,7 @@ impl Usage {
     fn write_json(&self, out: &mut String) {
         let PromptUsage { prompt_tokens, prompt_cache_hit_tokens: hits } = self.prompt;
         let completion = self.output.completion_tokens;
-        let total = u64::from(prompt_tokens) + u64::from(completion);
+        let total = prompt_tokens.saturating_add(completion);
         write(
             out,
             format_args!(
