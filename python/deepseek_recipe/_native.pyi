@@ -1100,6 +1100,18 @@ class ResponsesEcho:
     def user(self) -> str | None:
         """The user."""
 
+def extend_prompt(
+    request: ConversationRequest,
+    prompt: RenderedPrompt,
+    tokenizer: Tokenizer,
+    prompt_ids: Sequence[int],
+    output_ids: Sequence[int],
+) -> tuple[memoryview, int, Literal["history_changed", "tools_changed", "reasoning_dropped", "output_differs"] | None]:
+    """Returns the ids of a request's prompt, going on from earlier ids where it tells the same story.
+
+    The parts are the ids as a read-only buffer of uint32, where the new part begins, and why they do not go on.
+    """
+
 def read_request(
     body: _Json, protocol: str | None = None
 ) -> ChatCompletionRequest | MessagesRequest | ResponsesRequest:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from operator import index
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, overload
 
@@ -35,6 +35,7 @@ from ._native import (
     ResponsesStreamEvent,
     ThinkingInitialStage,
     Tokenizer,
+    extend_prompt,
     read_request,
 )
 
@@ -47,6 +48,10 @@ Chunk: TypeAlias = "ChatCompletionChunk | MessagesStreamEvent | ResponsesStreamE
 ProtocolName: TypeAlias = Literal["chat_completions", "messages", "responses"]
 
 FinishReason: TypeAlias = Literal["stop", "length", "content_filter"]
+
+Ids: TypeAlias = "Sequence[int] | memoryview"
+
+ChangeReason: TypeAlias = Literal["history_changed", "tools_changed", "reasoning_dropped", "output_differs"]
 
 _FINISH = {
     "stop": InferenceFinishReason.Stop,
@@ -89,14 +94,26 @@ class Encoded:
         rendered: RenderedPrompt,
         tokenizer: Tokenizer,
         model: str,
+        previous: tuple[Ids, Ids] | None = None,
     ):
         self.protocol: ProtocolName = protocol
         self.request: ConversationRequest = request
         self.tokenizer: Tokenizer = tokenizer
         self.model: str = model
         self._rendered = rendered
-        self.token_ids: memoryview = tokenizer.encode_prompt(rendered)
+        shared, reason = 0, None
+        if previous is None:
+            ids = tokenizer.encode_prompt(rendered)
+        else:
+            earlier, output = previous
+            ids, shared, reason = extend_prompt(request, rendered, tokenizer, list(earlier), list(output))
+        self.token_ids: memoryview = ids
         """The ids, a read-only buffer of uint32: index, iterate, `.tolist()`, or `numpy.asarray` without a copy."""
+        self.shared: int = shared
+        """How many leading ids are those of `previous`: with its output and the end-of-sentence token behind it, or, if
+        there is a `reason`, what the plain encoding has in common with them."""
+        self.reason: ChangeReason | None = reason
+        """Why the ids do not extend those of `previous`; `None` where they do, and without `previous`."""
 
     def __repr__(self) -> str:
         return f"Encoded({self.protocol}, model={self.model!r}, token_ids=<{len(self.token_ids)} ids>)"
@@ -215,12 +232,19 @@ class Recipe:
         self._version = model
         self._tokenizer = tokenizer
 
-    def encode(self, request: Body, *, protocol: ProtocolName | None = None) -> Encoded:
+    def encode(
+        self, request: Body, *, protocol: ProtocolName | None = None, previous: tuple[Ids, Ids] | None = None
+    ) -> Encoded:
         """Converts, renders and encodes a request of Chat Completions, Messages or Responses.
 
         `request` is a dict, JSON text or bytes, or an object with `model_dump()`. Its shape shows the protocol; one
         that could be of two is refused with a `ValueError`, and `protocol` says which. Raises `ValueError` where it is
         no request at all and `ConversionError` where it cannot be served; both carry `status_code` and `body`.
+
+        `previous` are the ids of the session's last prompt and those that the model sampled for it. Where the request
+        goes on from there, the new ids begin with exactly these, whatever the text would be encoded as, so that a KV
+        cache fits to the last token. They never say anything but what the plain prompt says; `Encoded.reason` tells why
+        they do not go on.
         """
         if not isinstance(request, (str, bytes, Mapping)) and hasattr(request, "model_dump"):
             request = request.model_dump()
@@ -233,7 +257,8 @@ class Recipe:
         converted = body.convert(options)
         encoding = _ENCODINGS[converted.model_version]().with_special_tokens(options.special_tokens)
         tokenizer = self._tokenizer or Tokenizer.builtin(converted.model_version)
-        return Encoded(protocol, converted, encoding.render_conversation(converted.conversation), tokenizer, name)
+        rendered = encoding.render_conversation(converted.conversation)
+        return Encoded(protocol, converted, rendered, tokenizer, name, previous)
 
     @overload
     def stream_parse(
@@ -346,9 +371,9 @@ async def _parse_async(
 _DEFAULT = Recipe()
 
 
-def encode(request: Body, *, protocol: ProtocolName | None = None) -> Encoded:
+def encode(request: Body, *, protocol: ProtocolName | None = None, previous: tuple[Ids, Ids] | None = None) -> Encoded:
     """`Recipe().encode(request)`: see there."""
-    return _DEFAULT.encode(request, protocol=protocol)
+    return _DEFAULT.encode(request, protocol=protocol, previous=previous)
 
 
 stream_parse = _DEFAULT.stream_parse

@@ -259,3 +259,31 @@ def test_an_ambiguous_body_is_refused_and_protocol_chooses(fields: dict[str, Any
         ValueError, match='invalid protocol "x"; expected "chat_completions", "messages", or "responses"'
     ):
         recipe.encode(request, protocol="x")  # type: ignore[arg-type]
+
+
+def test_a_session_keeps_its_ids() -> None:
+    turns = [{"role": "user", "content": "Hi"}]
+    encoded = recipe.encode(body(messages=turns, tools=[ADD]))
+    assert (encoded.shared, encoded.reason) == (0, None)
+    for _ in range(3):
+        # "Hello" as no encoder would have it, then a call.
+        output = [*encoded.tokenizer.encode("a</think>Hel"), *encoded.tokenizer.encode("lo" + CALL)]
+        reply = encoded.reply()
+        reply.push(output)
+        reply.finish()
+        message = reply.response()["choices"][0]["message"]
+        call = message["tool_calls"][0]["id"]
+        turns = [*turns, message, {"role": "tool", "tool_call_id": call, "content": "2"}]
+        before, encoded = (
+            encoded,
+            recipe.encode(body(messages=turns, tools=[ADD]), previous=(encoded.token_ids, np.asarray(output))),
+        )
+        assert encoded.reason is None
+        assert encoded.token_ids[: encoded.shared].tolist() == [*before.token_ids, *output, 1]
+    changed = recipe.encode(body(messages=turns), previous=(encoded.token_ids, [67]))
+    assert (changed.reason, changed.token_ids.tolist()) == (
+        "tools_changed",
+        recipe.encode(body(messages=turns)).token_ids.tolist(),
+    )
+    with pytest.raises((TypeError, OverflowError)):
+        recipe.encode(body(), previous=([-1], []))

@@ -3,6 +3,7 @@
 
 mod conversation;
 mod error;
+mod extend;
 mod image;
 mod json;
 mod lock;
@@ -28,6 +29,8 @@ mod native {
     use crate::conversation::{Conversation, Message, ToolCall, ToolDefinition};
     #[pymodule_export]
     use crate::error::ConversionError;
+    #[pymodule_export]
+    use crate::extend::extend_prompt;
     #[pymodule_export]
     use crate::image::{CalcResizeError, ImageError};
     #[pymodule_export]

@@ -64,6 +64,12 @@ pub(super) fn write_declarations(writer: &mut Writer, conversation: &Conversatio
     writer.plain(text::TOOLS_END);
 }
 
+/// The part of a prompt that declares the tools.
+pub(crate) fn declarations(prompt: &str) -> Option<&str> {
+    let (_, declared) = prompt.split_once(text::TOOLS_HEAD)?;
+    declared.split_once(text::TOOLS_END).map(|(declared, _)| declared)
+}
+
 /// Shows the tools of a system message, deferred ones too.
 pub(super) fn write_updates(writer: &mut Writer, tools: Option<&[ToolDefinition]>, markup: &Markup) {
     for (i, tool) in tools.unwrap_or_default().iter().enumerate() {

@@ -432,15 +432,13 @@ impl MessagesResponse {
             }),
             // A block that does not follow the last one has lost its start.
             Kind::BlockStart { .. } => {}
-            Kind::Delta { index, kind, text } => {
-                match (self.content.get_mut(index), kind) {
-                    (Some(Block::Thinking { thinking, .. }), DeltaKind::Thinking) => thinking.push_str(&text),
-                    (Some(Block::Thinking { signature, .. }), DeltaKind::Signature) => signature.push_str(&text),
-                    (Some(Block::Text(content)), DeltaKind::Text) => content.push_str(&text),
-                    (Some(Block::ToolUse { arguments, .. }), DeltaKind::Input) => arguments.push_str(&text),
-                    _ => {}
-                }
-            }
+            Kind::Delta { index, kind, text } => match (self.content.get_mut(index), kind) {
+                (Some(Block::Thinking { thinking, .. }), DeltaKind::Thinking) => thinking.push_str(&text),
+                (Some(Block::Thinking { signature, .. }), DeltaKind::Signature) => signature.push_str(&text),
+                (Some(Block::Text(content)), DeltaKind::Text) => content.push_str(&text),
+                (Some(Block::ToolUse { arguments, .. }), DeltaKind::Input) => arguments.push_str(&text),
+                _ => {}
+            },
             Kind::BlockStop { index, cut } => {
                 if let Some(Block::ToolUse { finished, .. }) = self.content.get_mut(index) {
                     *finished = !cut;

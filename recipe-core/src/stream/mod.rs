@@ -21,7 +21,7 @@ use crate::conversation::ToolDefinition;
 use crate::error::{Error, Result};
 use crate::json::Value;
 use crate::options::ParsingOptions;
-use crate::tokenizer::{Decoder, Token, Tokenizer};
+use crate::tokenizer::{Decoder, Token, TokenCounter, Tokenizer};
 use input::Kind;
 use machine::Machine;
 
@@ -117,8 +117,8 @@ pub struct StreamProcessor {
     /// The log probabilities of the ids whose bytes wait in the decoder.
     waiting_logprobs: Vec<TokenLogprob>,
     completion_tokens: u64,
-    /// The reasoning so far, if its tokens are to be counted.
-    reasoning: Option<String>,
+    /// The tokens of the reasoning so far, if they are to be counted.
+    reasoning: Option<TokenCounter>,
     phase: Phase,
 }
 
@@ -140,7 +140,7 @@ impl StreamProcessor {
             decoder: Decoder::default(),
             waiting_logprobs: Vec::new(),
             completion_tokens: 0,
-            reasoning: counts.then(String::new),
+            reasoning: counts.then(TokenCounter::default),
             phase: Phase::New,
         }
     }
@@ -308,12 +308,12 @@ impl StreamProcessor {
         self.after_run(before, events);
     }
 
-    /// Keeps the reasoning for its count, and finishes where the machine ended by itself.
+    /// Counts the reasoning, and finishes where the machine ended by itself.
     fn after_run(&mut self, before: usize, events: &mut Events) {
-        if let Some(reasoning) = &mut self.reasoning {
+        if let (Some(reasoning), Some(tokenizer)) = (&mut self.reasoning, &self.tokenizer) {
             for event in events.iter_from(before) {
                 if let Event::Reasoning { text, .. } = event {
-                    reasoning.push_str(text);
+                    reasoning.push(tokenizer, text);
                 }
             }
         }
@@ -327,8 +327,7 @@ impl StreamProcessor {
         let reasoning_tokens = self.reasoning.as_ref().zip(self.tokenizer.as_ref());
         OutputUsage {
             completion_tokens: self.completion_tokens,
-            reasoning_tokens: reasoning_tokens
-                .map(|(text, tokenizer)| tokenizer.encode(text).len() as u64),
+            reasoning_tokens: reasoning_tokens.map(|(reasoning, tokenizer)| reasoning.total(tokenizer) as u64),
         }
     }
 }
