@@ -53,7 +53,10 @@ impl InferenceChunk {
     pub fn size(&self) -> usize {
         match &self.0 {
             core::InferenceChunk::Text { content, .. } => content.len(),
-            core::InferenceChunk::Tokens { token_ids, .. } => size_of_val(token_ids.as_slice()),
+            core::InferenceChunk::Tokens { token_ids, logprobs } => {
+                let entry = |entry: &core::IdLogprob| size_of_val(entry) + size_of_val(entry.top.as_slice());
+                size_of_val(token_ids.as_slice()) + logprobs.iter().flatten().map(entry).sum::<usize>()
+            }
             _ => 0,
         }
     }
