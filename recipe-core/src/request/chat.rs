@@ -4,7 +4,7 @@
 mod body;
 mod history;
 
-use super::shape::{shape, FromValue, Lenient, Says, StringOrList};
+use super::shape::{shape, FromValue, Late, Lenient, Says, StringOrList};
 use super::tools::{self, Choice};
 use super::{
     check_fields, check_max_tokens, check_stop_sequences, check_top_logprobs, max_tokens_bound, model_version,
@@ -46,7 +46,7 @@ shape! {
         "parallel_tool_calls" => parallel_tool_calls: Option<bool>,
     }
     also {
-        "max_completion_tokens" => max_completion_tokens: Option<Value<'static>>,
+        "max_completion_tokens" => max_completion_tokens: Late<u32>,
         "continue_final_message" => continue_final_message: Lenient<bool>,
         "enable_thinking" => enable_thinking: Lenient<bool>,
         "chat_template_kwargs" => template_arguments: Lenient<TemplateArguments>,
@@ -67,12 +67,7 @@ impl ChatRequest {
 
     /// Reads a body that is parsed already. Fails if it has not the shape of a request.
     pub fn from_value(body: Value<'_>) -> Result<Self> {
-        let mut request = <Self as FromValue>::from_value(body)?;
-        if let (None, Some(limit)) = (request.max_tokens, request.max_completion_tokens.take()) {
-            let limit = u32::from_value(limit).map_err(|error| error.within("max_completion_tokens"))?;
-            request.max_tokens = Some(limit);
-        }
-        Ok(request)
+        <Self as FromValue>::from_value(body)
     }
 
     /// The requested model's name, as sent.
@@ -178,13 +173,23 @@ impl ChatRequest {
             .at("top_logprobs"));
         }
         check_top_logprobs(self.top_logprobs)?;
-        check_max_tokens(self.max_tokens, max_tokens_bound(thinking, options))?;
+        let bound = max_tokens_bound(thinking, options);
+        check_max_tokens(self.max_tokens, bound)?;
         if self.seed.is_some_and(|seed| seed >= 1 << 63) {
             return Err(Error::conversion("Invalid seed value, the valid range of seed is [0, 2^63)").at("seed"));
         }
+        let max_tokens = match self.max_tokens {
+            Some(limit) => Some(limit),
+            // The reference ignores this field, so it comes last.
+            None => {
+                let limit = self.max_completion_tokens.read("max_completion_tokens")?;
+                check_max_tokens(limit, bound)?;
+                limit
+            }
+        };
 
         let inference = InferenceOptions {
-            max_tokens: self.max_tokens,
+            max_tokens,
             logprobs: Some(logprobs),
             top_logprobs: self.top_logprobs,
             seed: self.seed,

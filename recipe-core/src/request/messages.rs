@@ -8,7 +8,7 @@ mod source;
 use std::collections::{HashMap, HashSet};
 
 use super::content::Parts;
-use super::shape::{shape, FromValue, Says, StringOrList};
+use super::shape::{shape, FromValue, Late, Says, StringOrList};
 use super::tools::{self, Choice};
 use super::{
     check_fields, check_max_tokens, check_stop_sequences, max_tokens_bound, model_version, settle_reasoning, thinking,
@@ -40,7 +40,7 @@ shape! {
         "metadata" => _metadata: Option<Metadata>,
     }
     also {
-        "output_format" => output_format: Option<OutputFormat>,
+        "output_format" => output_format: Late<OutputFormat>,
         "mcp_servers" => mcp_servers: Says,
         "container" => container: Says,
         "context_management" => context_management: Says,
@@ -82,7 +82,10 @@ impl MessagesRequest {
             Declared::read(self.tools.unwrap_or_default(), version, options)?;
         let declares_tools = !tools.is_empty() || !dropped.is_empty();
 
-        let (effort, format) = self.output_config.map_or((None, None), |config| (config.effort, config.format));
+        let (effort, format) = match self.output_config {
+            Some(OutputConfig { effort, format }) => (effort, format.read("output_config.format")),
+            None => (None, Ok(None)),
+        };
         let switch = self.thinking.map(|thinking| thinking.kind != ThinkingType::Disabled);
         let (thinking, effort) = thinking(switch, effort, options);
 
@@ -109,15 +112,16 @@ impl MessagesRequest {
 
         let stop_sequences = self.stop_sequences.unwrap_or_default();
         check_stop_sequences(&stop_sequences, true)?;
-        let answer = match format.or(self.output_format) {
-            None => AnswerFormat::new(ResponseFormat::Text),
-            Some(OutputFormat::JsonSchema(JsonSchemaFormat { schema })) => AnswerFormat::json_schema(schema, false)?,
-        };
         let sampling = Sampling { temperature: self.temperature, top_p: self.top_p };
         sampling.check()?;
         let bound = max_tokens_bound(thinking, options);
         let max_tokens = self.max_tokens.map(|limit| limit.min(bound));
         check_max_tokens(max_tokens, bound)?;
+        // The reference ignores these two, so they come last.
+        let answer = match format?.or(self.output_format.read("output_format")?) {
+            None => AnswerFormat::new(ResponseFormat::Text),
+            Some(OutputFormat::JsonSchema(JsonSchemaFormat { schema })) => AnswerFormat::json_schema(schema, false)?,
+        };
 
         let inference = InferenceOptions { max_tokens, ..InferenceOptions::default() };
         let checked = Checked {

@@ -146,6 +146,30 @@ impl FromValue for Says {
     }
 }
 
+/// A field that the reference ignores and we honour: its fault waits until the reference would have refused.
+#[derive(Debug)]
+pub(crate) struct Late<T>(Result<Option<T>>);
+
+impl<T: FromValue> FromValue for Late<T> {
+    fn from_value(value: Value<'_>) -> Result<Self> {
+        Ok(Self(Option::from_value(value)))
+    }
+
+    fn absent(_field: &str) -> Result<Self> {
+        Ok(Self(Ok(None)))
+    }
+}
+
+impl<T> Late<T> {
+    /// The value of the field at `path`, or its fault: by now one of conversion, with the text of a wrong shape.
+    pub(crate) fn read(self, path: &str) -> Result<Option<T>> {
+        self.0.map_err(|error| {
+            let text = error.to_string();
+            Error::conversion(text).at(error.within(path).path().unwrap_or_default())
+        })
+    }
+}
+
 /// A string, or a list of `P`.
 #[derive(Debug)]
 pub(crate) enum StringOrList<P> {

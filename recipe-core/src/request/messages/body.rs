@@ -3,7 +3,7 @@
 use crate::conversation::ToolDefinition;
 use crate::error::{Error, Result};
 use crate::json::Value;
-use crate::request::shape::{names, read_field, shape, tagged, FromValue, Lenient, StringOrList};
+use crate::request::shape::{names, read_field, shape, tagged, FromValue, Late, Lenient, StringOrList};
 use crate::request::{RequestedEffort, ThinkingType};
 
 shape! {
@@ -18,7 +18,7 @@ shape! {
         "effort" => effort: Option<RequestedEffort>,
     }
     also {
-        "format" => format: Option<OutputFormat>,
+        "format" => format: Late<OutputFormat>,
     }
 }
 
