@@ -28,6 +28,8 @@ enum Kind {
     Tokenizer,
     /// A call that the state does not allow, for example a push after the end.
     Misuse,
+    /// The machine lacks what the work needs, or a part of ours failed.
+    Server,
 }
 
 /// The result of every fallible call of this crate.
@@ -62,6 +64,10 @@ impl Error {
     /// A call that the object's state does not allow.
     pub fn misuse(message: impl Into<String>) -> Self {
         Self::new(Kind::Misuse, message)
+    }
+
+    pub(crate) fn server(message: impl Into<String>) -> Self {
+        Self::new(Kind::Server, message)
     }
 
     /// Names the place in the request, for example `messages[2].content`, unless one is set already.

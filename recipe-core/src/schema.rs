@@ -5,30 +5,31 @@ mod strict;
 
 use std::collections::HashSet;
 
-use crate::json::{Number, Value, MAX_TEXT_DEPTH};
+use crate::error::{Error, Result};
+use crate::json::{Number, Value};
 pub(crate) use strict::{strict_answer, strict_parameters};
 
-/// Checks that a value is a valid JSON Schema. The error is the validator's text, a wire string.
-pub(crate) fn check(schema: &Value<'_>) -> std::result::Result<(), String> {
+/// Says why a value is no valid JSON Schema, if it is none: the validator's text, a wire string.
+///
+/// Fails, with status 500, where the machine has no thread for the check.
+pub(crate) fn fault(schema: &Value<'_>) -> Result<Option<String>> {
     if is_plain(schema) {
-        return Ok(());
+        return Ok(None);
     }
     let depth = depth_bound(schema);
     if depth > MAX_DEPTH {
-        return Err(format!("more than {MAX_DEPTH} nodes in a schema with references"));
+        return Ok(Some(format!("references may lead more than {MAX_DEPTH} levels down")));
     }
     let schema = schema.to_serde();
     if depth <= INLINE_DEPTH {
-        return compile(&schema);
+        return Ok(compile(&schema).err());
     }
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().stack_size(depth * STACK_PER_LEVEL);
-        let checked = thread.spawn_scoped(scope, || compile(&schema));
-        let text = |why: &str| Err(format!("the schema cannot be checked: {why}"));
-        match checked {
-            Ok(checked) => checked.join().unwrap_or_else(|_| text("the validator failed")),
-            Err(error) => text(&error.to_string()),
-        }
+        let checked = thread.spawn_scoped(scope, || compile(&schema).err());
+        let unchecked = |why: &str| Error::server(format!("a schema cannot be checked: {why}"));
+        let checked = checked.map_err(|error| unchecked(&error.to_string()))?;
+        checked.join().map_err(|_| unchecked("the validator failed"))
     })
 }
 
@@ -36,29 +37,30 @@ pub(crate) fn check(schema: &Value<'_>) -> std::result::Result<(), String> {
 // row overflow a stack of 8 MiB. A level takes up to 3 KiB when optimised; a stack is only mapped, not used.
 const STACK_PER_LEVEL: usize = 32 * 1024;
 const INLINE_DEPTH: usize = 256;
-const MAX_DEPTH: usize = 20_000;
+const MAX_DEPTH: usize = 3_000;
 
-/// How deep the validator may go: as deep as the text, or through every node where there are references.
+/// How deep the validator may go. It meets no node twice on its way down, so a reference leads down by the depth of
+/// the text at most once.
 fn depth_bound(schema: &Value<'_>) -> usize {
-    let (mut nodes, mut has_references) = (0, false);
-    let mut open = vec![schema];
-    while let Some(value) = open.pop() {
+    let (mut nodes, mut text_depth, mut references) = (0_usize, 0_usize, 0_usize);
+    let mut open = vec![(schema, 1)];
+    while let Some((value, depth)) = open.pop() {
         match value {
-            Value::Array(items) => open.extend(items),
+            Value::Array(items) => open.extend(items.iter().map(|item| (item, depth + 1))),
             Value::Object(object) => {
-                has_references |=
-                    object.iter().any(|(key, _)| key.starts_with('$') && key.ends_with("Ref") || key == "$ref");
-                open.extend(object.iter().map(|(_, value)| value));
+                references += object.iter().filter(|(key, _)| is_reference(key)).count();
+                open.extend(object.iter().map(|(_, value)| (value, depth + 1)));
             }
             _ => continue,
         }
         nodes += 1;
+        text_depth = text_depth.max(depth);
     }
-    if has_references {
-        nodes
-    } else {
-        nodes.min(MAX_TEXT_DEPTH)
-    }
+    nodes.min(text_depth.saturating_mul(references + 1))
+}
+
+fn is_reference(key: &str) -> bool {
+    key == "$ref" || key.starts_with('$') && key.ends_with("Ref")
 }
 
 fn compile(schema: &serde_json::Value) -> std::result::Result<(), String> {
@@ -167,12 +169,13 @@ mod tests {
 
     #[test]
     fn long_chains_of_references_do_not_overflow() {
-        for (length, valid) in [(6_000, true), (30_000, false)] {
+        for (length, nesting, valid) in [(2_990, 0, true), (140, 20, true), (30_000, 0, false)] {
+            let (open, close) = (r#"{"not":"#.repeat(nesting), "}".repeat(nesting));
             let links: Vec<String> =
-                (0..length).map(|i| format!(r##""d{i}":{{"$ref":"#/$defs/d{}"}}"##, i + 1)).collect();
+                (0..length).map(|i| format!(r##""d{i}":{open}{{"$ref":"#/$defs/d{}"}}{close}"##, i + 1)).collect();
             let text = format!(r##"{{"$ref":"#/$defs/d0","$defs":{{{},"d{length}":{{}}}}}}"##, links.join(","));
             let schema = Value::parse(text.as_bytes()).expect("the text is JSON");
-            assert_eq!(check(&schema).is_ok(), valid, "{length}");
+            assert_eq!(fault(&schema).expect("a thread can be made").is_none(), valid, "{length}");
         }
     }
 

@@ -238,7 +238,9 @@ impl AnswerFormat {
     /// JSON after a schema. A strict one is checked and normalised for the constraint.
     fn json_schema(schema: Value<'static>, strict: bool) -> Result<Self> {
         if !strict {
-            schema::check(&schema).map_err(|text| Error::conversion(format!("Invalid json schema: {text}")))?;
+            if let Some(text) = schema::fault(&schema)? {
+                return Err(Error::conversion(format!("Invalid json schema: {text}")));
+            }
             return Ok(Self::new(ResponseFormat::JsonSchema(schema)));
         }
         let normalised = schema::strict_answer(&schema)?.to_compact();

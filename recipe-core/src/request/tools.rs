@@ -65,7 +65,9 @@ fn check_parameters(name: &str, parameters: &Value<'_>) -> Result<()> {
         return Ok(());
     }
     let invalid = |text: String| Error::conversion(format!("Invalid schema for function '{name}': {text}"));
-    schema::check(parameters).map_err(invalid)?;
+    if let Some(text) = schema::fault(parameters)? {
+        return Err(invalid(text));
+    }
     let kind = parameters.get("type");
     let is_object = match kind {
         Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind.as_str() == Some("object")),
