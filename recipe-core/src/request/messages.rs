@@ -83,6 +83,7 @@ impl MessagesRequest {
         let declares_tools = !tools.is_empty() || !dropped.is_empty();
 
         let (effort, format) = self.output_config.map_or((None, None), |config| (config.effort, config.format));
+        let omits = self.thinking.as_ref().is_some_and(|thinking| thinking.display.0.as_deref() == Some("omitted"));
         let switch = self.thinking.map(|thinking| thinking.kind != ThinkingType::Disabled);
         let (thinking, effort) = thinking(switch, effort, options);
 
@@ -133,7 +134,8 @@ impl MessagesRequest {
             stream: self.stream.unwrap_or(false),
             include_usage: false,
         };
-        Ok(checked.into_request(inference, options))
+        let sealer = options.reasoning_sealer.clone().filter(|_| omits);
+        Ok(ConversationRequest { sealer, ..checked.into_request(inference, options) })
     }
 }
 
