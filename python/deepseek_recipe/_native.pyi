@@ -6,7 +6,7 @@ half a surrogate pair in a string or key becomes U+FFFD. Anything else raises `T
 `RecursionError`. Getters give new objects each time: changing what they return changes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, ClassVar, Final, Literal, TypeAlias, final
 
@@ -159,9 +159,9 @@ class SpecialTokens:
         latest_reminder: str | None = None,
         dsml: str | None = None,
         image: str | None = None,
-        ref: str | None = None,
+        ref: str | None = ...,
         ref_end: str | None = None,
-        box: str | None = None,
+        box: str | None = ...,
         box_end: str | None = None,
         point: str | None = None,
         point_end: str | None = None,
@@ -794,7 +794,7 @@ class InferenceFinishReason:
 
 @final
 class PromptUsage:
-    """What a prompt cost, in tokens, as the engine reports it. Counts are from 0 to 2^32 - 1."""
+    """What a prompt cost, in tokens, as the engine reports it. Counts are from 0 to 2^64 - 1."""
 
     def __new__(cls, *, prompt_tokens: int = 0, prompt_cache_hit_tokens: int = 0) -> Self: ...
     @property
@@ -818,7 +818,7 @@ class InferenceChunk:
 
     @staticmethod
     def text(content: str, token_count: int = 0) -> InferenceChunk:
-        """Text, special tokens spelled out, and how many tokens it accounts for (0 to 2^32 - 1)."""
+        """Text, special tokens spelled out, and how many tokens it accounts for (0 to 2^64 - 1)."""
 
     @staticmethod
     def tokens(
@@ -1141,6 +1141,8 @@ def read_request(
 ) -> ChatCompletionRequest | MessagesRequest | ResponsesRequest:
     """Reads a body of the named protocol (`chat_completions`, `messages` or `responses`), or of the one it shows.
 
+    The body is JSON text (`str`, `bytes`, `bytearray` or `memoryview`) or Json.
+
     Raises `ValueError` as the classes do, for an unknown name, and for a body that could be of two protocols.
     """
 
@@ -1368,42 +1370,98 @@ class CalcResizeError(ValueError):
 
 @final
 class ImageInfo:
-    """Waits for fetching and resizing of images: a call raises `NotImplementedError`."""
+    """An image as the engine gets it: the bytes of its file and its size in pixels."""
 
-    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+    def __new__(cls, data: bytes | bytearray | memoryview | Sequence[int], width: int, height: int) -> Self: ...
+    @property
+    def data(self) -> bytes:
+        """The bytes of the file."""
 
-@final
-class ImageQuota:
-    """Waits for fetching and resizing of images: a call raises `NotImplementedError`."""
+    @property
+    def width(self) -> int:
+        """The width in pixels, from 0 to 2^32 - 1."""
 
-    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
-
-@final
-class ImageResolver:
-    """Waits for fetching and resizing of images: a call raises `NotImplementedError`."""
-
-    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+    @property
+    def height(self) -> int:
+        """The height in pixels, from 0 to 2^32 - 1."""
 
 @final
 class MultiModalData:
-    """Waits for fetching and resizing of images: a call raises `NotImplementedError`."""
+    """Images in the order of their placeholders in the prompt."""
 
-    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+    def __new__(cls, images: Sequence[ImageInfo] | None = None) -> Self: ...
+    @property
+    def images(self) -> list[ImageInfo]:
+        """The images."""
+
+    def is_empty(self) -> bool:
+        """Returns whether there is no image."""
+
+    def image_token_adjustment(self) -> int:
+        """Returns how many more tokens the prompt has when every placeholder is expanded, by the rule of V4.1.
+
+        Add it to the number of ids for `ConversationRequest.resolve_max_tokens`. The sizes count, not the bytes.
+        Raises `CalcResizeError` if a size does not converge, which is not known to happen.
+        """
 
 @final
-class OpenCvImagePreprocessor:
-    """Waits for fetching and resizing of images: a call raises `NotImplementedError`."""
+class ImageQuota:
+    """What the images of one request have used of its limits. Nothing, since this version resolves none."""
 
-    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+    def __new__(cls) -> Self: ...
+    def byte_size(self) -> int:
+        """Returns 0: no image is resolved."""
+
+    def image_count(self) -> int:
+        """Returns 0: no image is resolved."""
 
 @final
 class PreprocessOptions:
-    """Waits for fetching and resizing of images: a call raises `NotImplementedError`."""
+    """How to resize an image. Limits are from 0 to 2^32 - 1."""
 
-    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+    def __new__(cls, detail: _Detail, max_dimension_px: int, low_detail_max_dimension_px: int) -> Self: ...
+    @property
+    def detail(self) -> _Detail:
+        """The level that the request asks for."""
+
+    @property
+    def max_dimension_px(self) -> int:
+        """The longest side that is taken, in pixels."""
+
+    @property
+    def low_detail_max_dimension_px(self) -> int:
+        """The longest side at low detail, in pixels."""
 
 @final
 class ReqwestImageFetcher:
-    """Waits for fetching and resizing of images: a call raises `NotImplementedError`."""
+    """Would download images: this package downloads nothing. What it is told is checked and not kept."""
 
-    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+    def __new__(cls) -> Self: ...
+    @staticmethod
+    def with_max_bytes(max_bytes: int) -> ReqwestImageFetcher:
+        """Returns a fetcher with a limit of one image, in bytes."""
+
+    def with_destination_filter(self, destination_filter: Callable[[str, str], bool]) -> ReqwestImageFetcher:
+        """Returns a fetcher that asks with host and address before it connects. Raises `TypeError` if it cannot."""
+
+    def fetch(self, url: str) -> bytes:
+        """Raises `NotImplementedError`."""
+
+@final
+class OpenCvImagePreprocessor:
+    """Would resize images: this version does not."""
+
+    def __new__(cls) -> Self: ...
+    def preprocess(self, data: bytes | bytearray | memoryview | Sequence[int], options: PreprocessOptions) -> ImageInfo:
+        """Raises `NotImplementedError`."""
+
+@final
+class ImageResolver:
+    """Would fetch and resize images: this version does not."""
+
+    def __new__(cls, fetcher: ReqwestImageFetcher, preprocessor: OpenCvImagePreprocessor) -> Self: ...
+    def resolve(self, sources: Sequence[ImageSource], quota: ImageQuota) -> MultiModalData:
+        """Returns no images for no sources, so that requests without images pass.
+
+        Raises `NotImplementedError` for others: fetch and resize them by other means, and make the `MultiModalData`.
+        """

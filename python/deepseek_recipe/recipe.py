@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from operator import index
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, overload
 
 from ._native import (
@@ -174,6 +175,7 @@ class Reply:
         self.model: str = model
         generator = _REQUESTS[encoded.protocol].chunk_generator(encoded.request, id, model)
         self._stream = ReplyStream(generator, encoded.parsing_options, encoded.tokenizer, id, model)
+        self._closed = False
 
     @property
     def finished(self) -> bool:
@@ -192,13 +194,15 @@ class Reply:
         """Ends the output and returns the last chunks, none if it had ended already. `None`: the engine failed."""
         if self.finished or reason is None:
             return self._stream.finish()
-        return self._stream.push(InferenceChunk.finish(_FINISH[reason]))
+        return self._stream.push(_finish(reason))
 
     def finish_sse(self, reason: FinishReason | None = "stop") -> bytes:
-        """As `finish`, as server-sent events, with the end of the stream behind them."""
-        if self.finished or reason is None:
-            return self._stream.finish_sse()
-        return self._stream.push_sse(InferenceChunk.finish(_FINISH[reason])) + self._stream.finish_sse()
+        """As `finish`, as server-sent events, with the end of the stream behind them; `b""` the second time."""
+        if self._closed:
+            return b""
+        sent = b"" if self.finished or reason is None else self._stream.push_sse(_finish(reason))
+        self._closed = True
+        return sent + self._stream.finish_sse()
 
     def response(self) -> dict[str, Any]:
         """The complete response, or what there is of it so far."""
@@ -282,9 +286,10 @@ class Recipe:
         ended for `finish_reason` (`None`: it failed); an exception of the iterable becomes an `Error` event.
         """
         parser = self._parser(encoded)
+        last = None if finish_reason is None else _finish(finish_reason)
         if isinstance(tokens, AsyncIterable):
-            return _parse_async(parser, tokens, finish_reason)
-        return _parse(parser, tokens, finish_reason)
+            return _parse_async(parser, tokens, last)
+        return _parse(parser, tokens, last)
 
     def _parser(self, encoded: Encoded | None) -> OutputParser:
         if encoded is not None:
@@ -306,20 +311,31 @@ def _chunk(piece: Piece) -> InferenceChunk:
         return piece
     if isinstance(piece, str):
         return InferenceChunk.text(piece)
-    return InferenceChunk.tokens([piece] if isinstance(piece, int) else list(piece))
+    if not isinstance(piece, (bytes, bytearray)):
+        try:
+            ids = [index(id) for id in piece] if isinstance(piece, Iterable) else [index(piece)]
+        except TypeError:
+            pass
+        else:
+            return InferenceChunk.tokens(ids)
+    raise TypeError(f"expected an id, a list of ids, text or an InferenceChunk, not {piece!r}")
 
 
-def _last(parser: OutputParser, finish_reason: FinishReason | None) -> list[Event]:
-    if parser.finished or finish_reason is None:
-        return parser.finish()
-    return parser.push(InferenceChunk.finish(_FINISH[finish_reason]))
+def _finish(reason: FinishReason) -> InferenceChunk:
+    if reason not in _FINISH:
+        raise ValueError(f"invalid finish_reason {reason!r}; expected {', '.join(map(repr, _FINISH))}, or None")
+    return InferenceChunk.finish(_FINISH[reason])
+
+
+def _last(parser: OutputParser, last: InferenceChunk | None) -> list[Event]:
+    return parser.finish() if parser.finished or last is None else parser.push(last)
 
 
 def _failed(parser: OutputParser, error: Exception) -> list[Event]:
     return parser.push(InferenceChunk.error(str(error) or type(error).__name__))
 
 
-def _parse(parser: OutputParser, tokens: Iterable[Piece], finish_reason: FinishReason | None) -> Iterator[Event]:
+def _parse(parser: OutputParser, tokens: Iterable[Piece], last: InferenceChunk | None) -> Iterator[Event]:
     pieces = iter(tokens)
     while not parser.finished:
         try:
@@ -330,11 +346,11 @@ def _parse(parser: OutputParser, tokens: Iterable[Piece], finish_reason: FinishR
             yield from _failed(parser, error)
             return
         yield from parser.push(_chunk(piece))
-    yield from _last(parser, finish_reason)
+    yield from _last(parser, last)
 
 
 async def _parse_async(
-    parser: OutputParser, tokens: AsyncIterable[Piece], finish_reason: FinishReason | None
+    parser: OutputParser, tokens: AsyncIterable[Piece], last: InferenceChunk | None
 ) -> AsyncIterator[Event]:
     pieces = aiter(tokens)
     while not parser.finished:
@@ -348,7 +364,7 @@ async def _parse_async(
             return
         for event in parser.push(_chunk(piece)):
             yield event
-    for event in _last(parser, finish_reason):
+    for event in _last(parser, last):
         yield event
 
 

@@ -3,6 +3,8 @@
 //! Allowed differences: half a surrogate pair, which is U+FFFD here, and integers beyond 64 bits,
 //! which keep their digits here and are floats there.
 
+#![allow(clippy::unwrap_used)]
+
 use proptest::prelude::*;
 use recipe_core::json::{Number, Object, Value};
 

@@ -163,8 +163,12 @@ fn past_calls() -> impl Strategy<Value = Vec<(String, serde_json::Map<String, se
 
 proptest! {
     // More with PROPTEST_CASES.
-    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(1000), failure_persistence: None,
-        max_local_rejects: u32::MAX, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: ProptestConfig::default().cases.max(1000),
+        max_local_rejects: u32::MAX,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn any_cut_of_a_text_gives_the_same(

@@ -2,11 +2,13 @@
 
 import json
 import pickle
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import deepseek_recipe as d
+from deepseek_recipe._native import read_request
 from expressions import agrees, answer, chat, recorded
 
 
@@ -100,3 +102,15 @@ def test_hosted_names() -> None:
     names = options.with_model_versions_by_name({"x": d.ModelVersion.DeepseekV4Pro})
     with pytest.raises(d.ConversionError, match="API model names are x, but"):
         d.ChatCompletionRequest(chat(model="claude-opus-4-1")).convert(names)
+
+
+@pytest.mark.parametrize("form", [str, str.encode, lambda text: bytearray(text.encode()), None])
+def test_a_body_may_be_any_bytes(form: Callable[[str], object] | None) -> None:
+    text = json.dumps(chat(max_completion_tokens=1))
+    # The third of every three bytes of a larger buffer.
+    strided = memoryview(b"".join(b"xy" + bytes([byte]) for byte in text.encode()))[2::3]
+    body = strided if form is None else form(text)
+    assert read_request(body).model == "DeepSeek-V4-Pro"
+    if isinstance(body, (bytearray, memoryview)):
+        with pytest.raises(TypeError, match=f"{type(body).__name__} is not a JSON value"):
+            d.ChatCompletionRequest(body)

@@ -4,8 +4,8 @@
 mod conversation;
 mod error;
 mod extend;
+mod image;
 mod json;
-mod later;
 mod lock;
 mod options;
 mod prompt;
@@ -33,11 +33,11 @@ mod native {
     #[pymodule_export]
     use crate::extend::extend_prompt;
     #[pymodule_export]
-    use crate::later::{CalcResizeError, ImageError};
+    use crate::image::{CalcResizeError, ImageError};
     #[pymodule_export]
-    use crate::later::{ImageInfo, ImageQuota, ImageResolver, MultiModalData, OpenCvImagePreprocessor};
+    use crate::image::{ImageInfo, ImageQuota, ImageResolver, MultiModalData, OpenCvImagePreprocessor};
     #[pymodule_export]
-    use crate::later::{PreprocessOptions, ReqwestImageFetcher};
+    use crate::image::{PreprocessOptions, ReqwestImageFetcher};
     #[pymodule_export]
     use crate::options::{ConversionOptions, InferenceOptions, OutputConstraint, ParsingOptions};
     #[pymodule_export]

@@ -268,16 +268,11 @@ impl ConversionOptions {
     }
 
     /// Returns options that accept these names and no others.
-    fn with_model_versions_by_name(&self, model_versions_by_name: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let mut names = BTreeMap::new();
-        for item in model_versions_by_name.items() {
-            let (name, version) = item.extract::<(Text, ModelVersion)>()?;
-            names.insert(name.0, version.into());
-        }
-        Ok(self.with(|options| {
-            options.model_versions_by_name = names;
+    fn with_model_versions_by_name(&self, model_versions_by_name: Versions) -> Self {
+        self.with(|options| {
+            options.model_versions_by_name = model_versions_by_name.0;
             options.hosted_names = false;
-        }))
+        })
     }
 
     /// Returns options that also accept the names of the hosted API, and those that its Anthropic endpoint maps.
@@ -323,6 +318,23 @@ impl ConversionOptions {
     /// Returns options with other spellings of the special tokens.
     fn with_special_tokens(&self, special_tokens: &SpecialTokens) -> Self {
         self.with(|options| options.special_tokens = special_tokens.0.clone())
+    }
+}
+
+/// A dictionary of model names.
+struct Versions(BTreeMap<String, core::ModelVersion>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Versions {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let mut versions = BTreeMap::new();
+        // A list of the items: a dict that another thread changes must not be walked.
+        for item in object.cast::<PyDict>()?.items() {
+            let (name, version) = item.extract::<(Text, ModelVersion)>()?;
+            versions.insert(name.0, version.into());
+        }
+        Ok(Self(versions))
     }
 }
 

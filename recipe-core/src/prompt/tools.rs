@@ -3,7 +3,7 @@
 use super::text::{self, WriteFloat};
 use super::writer::Writer;
 use crate::conversation::{Conversation, ToolCall, ToolDefinition};
-use crate::json::{write_string, Value};
+use crate::json::{self, write_string, Value};
 use crate::special::SpecialToken;
 
 /// How a version spells the markup.
@@ -110,7 +110,7 @@ pub(super) fn write_calls(writer: &mut Writer, calls: &[&ToolCall], markup: &Mar
 
 /// Writes a parameter for each member; arguments that are no JSON object are one parameter as they are.
 fn write_arguments(writer: &mut Writer, arguments: &str, markup: &Markup) {
-    let Ok(Value::Object(object)) = Value::parse(arguments.as_bytes()) else {
+    let Some(object) = json::arguments(arguments) else {
         return write_parameter(writer, "arguments", "true", arguments, markup);
     };
     if object.is_empty() {

@@ -132,7 +132,9 @@ impl ChatGenerator {
     }
 
     fn usage(&self, output: OutputUsage) -> Usage {
-        Usage { prompt: self.prompt, output }
+        // Without thinking the reply has no reasoning, whatever the parser was told.
+        let reasoning_tokens = output.reasoning_tokens.filter(|_| self.thinking);
+        Usage { prompt: self.prompt, output: OutputUsage { reasoning_tokens, ..output } }
     }
 }
 
@@ -350,7 +352,7 @@ impl Usage {
     fn write_json(&self, out: &mut String) {
         let PromptUsage { prompt_tokens, prompt_cache_hit_tokens: hits } = self.prompt;
         let completion = self.output.completion_tokens;
-        let total = u64::from(prompt_tokens) + u64::from(completion);
+        let total = prompt_tokens.saturating_add(completion);
         write(
             out,
             format_args!(
@@ -443,8 +445,8 @@ impl ChatResponse {
                 choice.tool_calls.push(Call { index, id, custom, name, arguments: String::new() });
             }
             Delta::CallArguments { index, text, .. } => {
-                // The deltas of a call come before the next call starts.
-                if let Some(call) = choice.tool_calls.last_mut().filter(|call| call.index == index) {
+                // The deltas of a call usually come before the next call starts.
+                if let Some(call) = choice.tool_calls.iter_mut().rfind(|call| call.index == index) {
                     call.arguments.push_str(&text);
                 }
             }

@@ -111,8 +111,8 @@ impl Protocol {
 
         let ambiguous = |protocols: &str| {
             Err(Error::argument(format!(
-                "this body can be one of {protocols}: say which with protocol=\"chat_completions\", \"messages\" or \
-                 \"responses\""
+                "this body can be one of {protocols}: say which with the argument protocol, chat_completions, messages \
+                 or responses"
             )))
         };
         match (input, messages.is_some()) {

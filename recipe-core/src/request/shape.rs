@@ -190,32 +190,45 @@ pub(crate) fn read_name(value: &Value<'_>, names: &[&str]) -> Result<usize> {
 
 /// The variant that the field `tag` names, and the value that holds the variant's fields.
 /// The tag itself may stay in there: no variant has a field of that name. Texts list the first `listed` names.
+/// `read_place` reads the variant's place from the tag's value.
 pub(crate) fn read_tag<'a>(
     value: Value<'a>,
     enum_name: &str,
     tag: &str,
     names: &[&str],
     listed: usize,
+    read_place: fn(&Value<'_>, &[&str], usize) -> Result<usize>,
 ) -> Result<(usize, Value<'a>)> {
     let found = match &value {
         Value::Object(object) => object.get(tag),
         Value::Array(items) => items.first(),
         value => return Err(value.mismatch(&format!("internally tagged enum {enum_name}"))),
     };
-    let variant = match found {
-        None => return Err(Error::shape(format!("missing field `{tag}`")).at(tag)),
-        Some(Value::String(name)) => {
-            let unknown = || Error::unknown_variant(name, &names[..listed]).at(tag);
-            names.iter().position(|n| n == name).ok_or_else(unknown)?
-        }
-        Some(other) => return Err(other.mismatch("variant identifier").at(tag)),
-    };
+    let found = found.ok_or_else(|| Error::shape(format!("missing field `{tag}`")).at(tag))?;
+    let variant = read_place(found, names, listed).map_err(|error| error.at(tag))?;
     Ok(match value {
         Value::Array(mut items) => {
             items.remove(0);
             (variant, Value::Array(items))
         }
         value => (variant, value),
+    })
+}
+
+/// The place of the variant that a tag names.
+pub(crate) fn place_by_name(tag: &Value<'_>, names: &[&str], listed: usize) -> Result<usize> {
+    let name = tag.as_str().ok_or_else(|| tag.mismatch("variant identifier"))?;
+    names.iter().position(|n| *n == name).ok_or_else(|| Error::unknown_variant(name, &names[..listed]))
+}
+
+/// The same where a tag may also be the place itself: `serde` takes it in enums that stand inside tagged ones.
+pub(crate) fn place_by_name_or_index(tag: &Value<'_>, names: &[&str], listed: usize) -> Result<usize> {
+    let Value::Number(Number::Unsigned(index)) = tag else {
+        return place_by_name(tag, names, listed);
+    };
+    let place = usize::try_from(*index).ok().filter(|place| *place < listed);
+    place.ok_or_else(|| {
+        Error::shape(format!("invalid value: {}, expected variant index 0 <= i < {listed}", tag.describe()))
     })
 }
 
@@ -348,10 +361,11 @@ macro_rules! names {
 
 /// Declares an internally tagged enum: `enum Name = "WireName" by "tag" { "name" => Variant(Record), }`.
 /// Variants under `also` are those that the reference does not know, so texts do not list them.
+/// `or index` behind the tag says that a variant's place may stand for its name.
 macro_rules! tagged {
     (
         $(#[$meta:meta])*
-        $vis:vis enum $name:ident = $wire:literal by $tag:literal {
+        $vis:vis enum $name:ident = $wire:literal by $tag:literal $(or $index:ident)? {
             $($text:literal => $variant:ident($record:ty),)*
         }
         $(also { $($also_text:literal => $also_variant:ident($also_record:ty),)* })?
@@ -364,7 +378,9 @@ macro_rules! tagged {
             fn from_value(value: $crate::json::Value<'_>) -> $crate::error::Result<Self> {
                 const LISTED: &[&str] = &[$($text),*];
                 const NAMES: &[&str] = &[$($text,)* $($($also_text,)*)?];
-                let (variant, fields) = $crate::request::shape::read_tag(value, $wire, $tag, NAMES, LISTED.len())?;
+                let read_place = $crate::request::shape::tagged!(@place $($index)?);
+                let (variant, fields) =
+                    $crate::request::shape::read_tag(value, $wire, $tag, NAMES, LISTED.len(), read_place)?;
                 match NAMES[variant] {
                     $($text => $crate::request::shape::FromValue::from_value(fields).map(Self::$variant),)*
                     $($($also_text => $crate::request::shape::FromValue::from_value(fields).map(Self::$also_variant),)*)?
@@ -373,6 +389,8 @@ macro_rules! tagged {
             }
         }
     };
+    (@place) => { $crate::request::shape::place_by_name };
+    (@place index) => { $crate::request::shape::place_by_name_or_index };
 }
 
 pub(crate) use {names, shape, tagged};

@@ -162,8 +162,9 @@ impl MessageReader<'_> {
             StringOrList::List(parts) => parts,
         };
         let mut joined = Parts::default();
-        for part in parts {
-            match self.part(part, i)? {
+        // A part's own faults come before those of every URL.
+        for part in parts.into_iter().map(|part| self.part(part, i)).collect::<Result<Vec<_>>>()? {
+            match part {
                 Converted::Text(text) => joined.text(&text),
                 Converted::Image { url, detail } => {
                     joined.image(content::image_source(url, detail, image_path(i))?, self.image_token);
@@ -193,11 +194,11 @@ impl MessageReader<'_> {
 
     fn assistant_text(&self, parts: Vec<AssistantPart>, i: usize) -> Result<String> {
         let mut joined = Parts::default();
-        for part in parts {
-            let part = match part {
-                AssistantPart::Refusal(Refusal { refusal }) => Converted::Text(refusal),
-                AssistantPart::Part(part) => self.part(part, i)?,
-            };
+        let read = |part| match part {
+            AssistantPart::Refusal(Refusal { refusal }) => Ok(Converted::Text(refusal)),
+            AssistantPart::Part(part) => self.part(part, i),
+        };
+        for part in parts.into_iter().map(read).collect::<Result<Vec<_>>>()? {
             match part {
                 Converted::Text(text) => joined.text(&text),
                 Converted::Image { .. } => {

@@ -159,7 +159,7 @@ shape! {
 tagged! {
     /// Where an image is.
     #[allow(dead_code, reason = "a file is only checked for its shape")]
-    pub(crate) enum Source = "MessagesImageSource" by "type" {
+    pub(crate) enum Source = "MessagesImageSource" by "type" or index {
         "base64" => Base64(Base64Source),
         "url" => Url(UrlSource),
         "file" => File(FileSource),
@@ -326,7 +326,7 @@ shape! {
 }
 
 tagged! {
-    pub(crate) enum ToolReference = "MessagesToolReference" by "type" {
+    pub(crate) enum ToolReference = "MessagesToolReference" by "type" or index {
         "tool_reference" => ToolReference(NamedReference),
     }
 }

@@ -111,8 +111,17 @@ impl<'o> ToolNames<'o> {
         Ok(())
     }
 
-    /// A free name for a namespace's function. Of two equal functions, calls mean the first.
+    /// A name for a declared function of a namespace. Of two equal functions, calls mean the first.
     fn take(&mut self, namespace: &str, local: &str) -> String {
+        let name = self.free(namespace, local);
+        let place = (namespace.to_owned(), local.to_owned());
+        self.map.insert(name.clone(), place.clone());
+        self.by_namespace.entry(place).or_insert_with(|| name.clone());
+        name
+    }
+
+    /// A name that no function has so far.
+    fn free(&mut self, namespace: &str, local: &str) -> String {
         let joined = self.join(namespace, local);
         let mut name = joined.clone();
         while !self.taken.insert(name.clone()) {
@@ -120,9 +129,6 @@ impl<'o> ToolNames<'o> {
             *suffix += 1;
             name = format!("{joined}_{suffix}");
         }
-        let place = (namespace.to_owned(), local.to_owned());
-        self.map.insert(name.clone(), place.clone());
-        self.by_namespace.entry(place).or_insert_with(|| name.clone());
         name
     }
 
@@ -135,10 +141,16 @@ impl<'o> ToolNames<'o> {
         format!("{namespace}{separator}{local}")
     }
 
-    /// The function that a past call of a namespace's tool means.
-    pub(super) fn called(&self, namespace: String, local: String) -> String {
+    /// The function that a past call of a namespace's tool means. One that is not declared keeps the name of its
+    /// first call; as no reply may mean it, the map does not have it.
+    pub(super) fn called(&mut self, namespace: String, local: String) -> String {
         let place = (namespace, local);
-        self.by_namespace.get(&place).cloned().unwrap_or_else(|| self.join(&place.0, &place.1))
+        if let Some(name) = self.by_namespace.get(&place) {
+            return name.clone();
+        }
+        let name = self.free(&place.0, &place.1);
+        self.by_namespace.insert(place, name.clone());
+        name
     }
 
     /// Whether a search becomes a function: only V4.1 can search, and only if the client answers.

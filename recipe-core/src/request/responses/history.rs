@@ -120,7 +120,7 @@ struct CallState {
 }
 
 struct Reader<'r, 'o> {
-    names: &'r ToolNames<'o>,
+    names: &'r mut ToolNames<'o>,
     version: ModelVersion,
     options: &'r ConversionOptions,
     parts: PartReader<'r>,

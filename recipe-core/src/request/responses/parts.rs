@@ -24,11 +24,12 @@ impl PartReader<'_> {
             StringOrList::String(text) => return Ok(Content::from(text)),
             StringOrList::List(parts) => parts,
         };
+        self.check_images(parts.iter().map(image_of), &format!("input[{i}].content"))?;
         let mut joined = Parts::default();
         for (j, part) in parts.into_iter().enumerate() {
             match self.part_text(part, i, j)? {
                 Ok(text) => joined.text(&text),
-                Err(image) => self.image(image, i, &format!("input[{i}].content[{j}]"), &mut joined)?,
+                Err(image) => self.image(image, i, &mut joined)?,
             }
         }
         Ok(joined.finish())
@@ -40,13 +41,13 @@ impl PartReader<'_> {
             StringOrList::String(text) => return Ok(text),
             StringOrList::List(parts) => parts,
         };
+        self.check_images(parts.iter().map(image_of), &format!("input[{i}].content"))?;
         let mut joined = Parts::default();
         for (j, part) in parts.into_iter().enumerate() {
             match self.part_text(part, i, j)? {
                 Ok(text) => joined.text(&text),
                 Err(_) if self.version == ModelVersion::DeepseekV4Pro => joined.text(UNSUPPORTED_IMAGE),
-                Err(image) => {
-                    image_url(image, &format!("input[{i}].content[{j}]"))?;
+                Err(_) => {
                     return Err(Error::conversion(format!("input[{i}]: Image in assistant message is unsupported")));
                 }
             }
@@ -61,6 +62,11 @@ impl PartReader<'_> {
             Some(Output(StringOrList::String(text))) => return Ok(Content::from(text)),
             Some(Output(StringOrList::List(parts))) => parts,
         };
+        let images = parts.iter().map(|part| match part {
+            OutputPart::Image(image) => Some(image),
+            _ => None,
+        });
+        self.check_images(images, &format!("input[{i}].output"))?;
         let mut joined = Parts::default();
         for (j, part) in parts.into_iter().enumerate() {
             match part {
@@ -68,20 +74,32 @@ impl PartReader<'_> {
                 OutputPart::File(file) => {
                     joined.text(&self.file_text(file, || format!("input[{i}].output[{j}]"))?);
                 }
-                OutputPart::Image(image) => self.image(image, i, &format!("input[{i}].output[{j}]"), &mut joined)?,
+                OutputPart::Image(image) => self.image(image, i, &mut joined)?,
             }
         }
         Ok(joined.finish())
     }
 
-    /// `path` is the place of the part; the source has that of the item.
-    fn image(&self, image: Image, i: usize, path: &str, joined: &mut Parts) -> Result<()> {
+    /// Checks the shapes of the images among the parts at `path`: they come before the faults of every URL.
+    /// V4 looks at no image.
+    fn check_images<'p>(&self, parts: impl Iterator<Item = Option<&'p Image>>, path: &str) -> Result<()> {
+        if self.version == ModelVersion::DeepseekV4Pro {
+            return Ok(());
+        }
+        for (j, image) in parts.enumerate() {
+            image.map_or(Ok(()), |image| check_image(image, &format!("{path}[{j}]")))?;
+        }
+        Ok(())
+    }
+
+    /// A source has the path of the item.
+    fn image(&self, image: Image, i: usize, joined: &mut Parts) -> Result<()> {
         if self.version == ModelVersion::DeepseekV4Pro {
             joined.text(UNSUPPORTED_IMAGE);
             return Ok(());
         }
         let detail = image.detail.map_or(ImageDetail::High, ImageDetail::from);
-        let url = image_url(image, path)?;
+        let url = image.image_url.unwrap_or_default();
         let token = self.options.special_tokens.get(SpecialToken::Image);
         joined.image(content::image_source(url, detail, format!("input[{i}]"))?, token);
         Ok(())
@@ -110,13 +128,21 @@ impl PartReader<'_> {
     }
 }
 
-/// The URL of the image part at `path`. An empty one counts as absent.
-fn image_url(image: Image, path: &str) -> Result<String> {
-    let text = match (image.image_url.filter(|url| !url.is_empty()), image.file_id) {
-        (Some(url), None) => return Ok(url),
-        (Some(_), Some(_)) => "input_image cannot have both image_url and file_id",
-        (None, Some(_)) => "file_id is not supported. Pass the image as a base64 data url instead.",
-        (None, None) => "input_image must have image_url or file_id",
+fn image_of(part: &Part) -> Option<&Image> {
+    match part {
+        Part::Image(image) => Some(image),
+        _ => None,
+    }
+}
+
+/// The image part at `path` has a URL and nothing else. An empty one counts as absent.
+fn check_image(image: &Image, path: &str) -> Result<()> {
+    let has_url = image.image_url.as_deref().is_some_and(|url| !url.is_empty());
+    let text = match (has_url, image.file_id.is_some()) {
+        (true, false) => return Ok(()),
+        (true, true) => "input_image cannot have both image_url and file_id",
+        (false, true) => "file_id is not supported. Pass the image as a base64 data url instead.",
+        (false, false) => "input_image must have image_url or file_id",
     };
     Err(Error::conversion(format!("{path}: {text}")).at(path))
 }

@@ -63,7 +63,7 @@ shape! {
 }
 
 tagged! {
-    pub(crate) enum NamespaceTool = "ResponsesNamespaceTool" by "type" {
+    pub(crate) enum NamespaceTool = "ResponsesNamespaceTool" by "type" or index {
         "function" => Function(Function),
         "custom" => Custom(Custom),
     }
