@@ -192,6 +192,7 @@ class ConversionOptions:
         messages_continuation: Literal["continue", "close"] = ...,
         unsupported: Literal["ignore", "refuse"] = ...,
         max_choices: int = ...,
+        reasoning_sealer: ReasoningSealer | None = None,
     ) -> Self: ...
     @property
     def default_thinking_mode(self) -> bool:
@@ -307,8 +308,31 @@ class ConversionOptions:
         brackets is dropped: `deepseek-v4-pro[1m]`.
         """
 
+    def with_reasoning_sealer(self, reasoning_sealer: ReasoningSealer) -> ConversionOptions:
+        """Returns options that seal reasoning, and open what was sealed.
+
+        Reasoning is sealed where a request asks for it: `encrypted_content` in Responses, where `include` names it, and
+        in Messages the `signature` of a thinking block whose text is omitted (`thinking.display`). What comes back in
+        these fields, or in a `redacted_thinking` block, is opened; what does not open is reasoning that is missing.
+        """
+
     def with_special_tokens(self, special_tokens: SpecialTokens) -> ConversionOptions:
         """Returns options with other spellings of the special tokens."""
+
+@final
+class ReasoningSealer:
+    """Seals reasoning for clients that carry it without reading it, and opens it when it comes back.
+
+    `key` is 32 random bytes and seals; `older_keys` still open what they sealed. Keep them secret, and the same in
+    every process that serves a session. A sealer never changes.
+    """
+
+    def __new__(cls, key: bytes, *older_keys: bytes) -> Self: ...
+    def seal(self, reasoning: str, version: ModelVersion) -> str:
+        """Seals the reasoning of a model: a word of letters, digits, `-` and `_`."""
+
+    def open(self, sealed: str, version: ModelVersion) -> str | None:
+        """Opens what `seal` returned, for a model of the same family; `None` for everything else."""
 
 @final
 class OutputConstraint:

@@ -43,6 +43,7 @@ pub mod prompt;
 pub mod reply;
 pub mod request;
 pub mod schema;
+pub mod seal;
 pub mod special;
 pub mod stream;
 pub mod tokenizer;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::seal::ReasoningSealer;
 use crate::special::SpecialTokens;
 
 /// The model that a conversation is rendered for.
@@ -98,6 +99,8 @@ pub struct ConversionOptions {
     pub max_choices: u8,
     /// Whether names are also taken as the hosted API does; [`Self::with_hosted_names`] sets it.
     pub hosted_names: bool,
+    /// What seals reasoning for clients that ask for it, and opens it in their next request.
+    pub reasoning_sealer: Option<ReasoningSealer>,
 }
 
 impl Default for ConversionOptions {
@@ -120,6 +123,7 @@ impl Default for ConversionOptions {
             unsupported: Unsupported::Ignore,
             max_choices: 1,
             hosted_names: false,
+            reasoning_sealer: None,
         }
     }
 }

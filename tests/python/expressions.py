@@ -99,7 +99,7 @@ def shown(options: object) -> dict[str, object]:
     """The fields that the reference has, too."""
     further: tuple[str, ...] = ("segments",)
     further += ("n", "parallel_tool_calls", "tool_pairing", "forced_tool_choice", "max_choices")
-    further += ("messages_continuation", "unsupported")
+    further += ("messages_continuation", "unsupported", "reasoning_sealer")
     further += ("special_tokens", "model_versions_by_name")  # Asked for by themselves.
     return {name: value for name, value in fields(options).items() if name not in further}
 

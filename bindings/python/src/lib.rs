@@ -12,6 +12,7 @@ mod prompt;
 mod recipe;
 mod reply;
 mod request;
+mod seal;
 mod special;
 mod stream;
 mod text;
@@ -55,6 +56,8 @@ mod native {
     use crate::request::{read_request, ChatCompletionRequest, ConversationRequest};
     #[pymodule_export]
     use crate::request::{MessagesRequest, ResponsesEcho, ResponsesRequest};
+    #[pymodule_export]
+    use crate::seal::ReasoningSealer;
     #[pymodule_export]
     use crate::special::{SpecialToken, SpecialTokens};
     #[pymodule_export]

@@ -10,6 +10,7 @@ use pyo3::types::PyDict;
 use recipe_core::options as core;
 
 use crate::lock;
+use crate::seal::ReasoningSealer;
 use crate::special::SpecialTokens;
 use crate::text::{choose, strings, Text};
 
@@ -117,6 +118,7 @@ impl ConversionOptions {
         messages_continuation=continuation_name(DEFAULTS.messages_continuation),
         unsupported=unsupported_name(DEFAULTS.unsupported),
         max_choices=DEFAULTS.max_choices,
+        reasoning_sealer=None,
     ))]
     #[allow(clippy::too_many_arguments)] // One keyword an option.
     fn new(
@@ -131,6 +133,7 @@ impl ConversionOptions {
         messages_continuation: &str,
         unsupported: &str,
         max_choices: u8,
+        reasoning_sealer: Option<&Bound<'_, ReasoningSealer>>,
     ) -> PyResult<Self> {
         Ok(Self(core::ConversionOptions {
             default_thinking_mode,
@@ -144,6 +147,7 @@ impl ConversionOptions {
             messages_continuation: continuation(messages_continuation)?,
             unsupported: self::unsupported(unsupported)?,
             max_choices: choices(max_choices)?,
+            reasoning_sealer: reasoning_sealer.map(|sealer| sealer.get().0.clone()),
             ..DEFAULTS.clone()
         }))
     }
@@ -304,6 +308,11 @@ impl ConversionOptions {
     fn with_max_choices(&self, max_choices: u8) -> PyResult<Self> {
         let max_choices = choices(max_choices)?;
         Ok(self.with(|options| options.max_choices = max_choices))
+    }
+
+    /// Returns options that seal reasoning, and open what was sealed.
+    fn with_reasoning_sealer(&self, reasoning_sealer: &ReasoningSealer) -> Self {
+        self.with(|options| options.reasoning_sealer = Some(reasoning_sealer.0.clone()))
     }
 
     /// Returns options with other spellings of the special tokens.

@@ -7,6 +7,7 @@ use super::json::{write, write_optional};
 use super::{CallIds, Chunk, Reply};
 use crate::json::{write_string, Value};
 use crate::request::ConversationRequest;
+use crate::seal::ReplySealer;
 use crate::stream::{Event, FinishReason, OutputTools, PromptUsage};
 
 /// Makes the events of one message.
@@ -15,6 +16,8 @@ pub struct MessagesGenerator {
     id: String,
     model: String,
     signature: String,
+    /// What seals the reasoning in place of showing it, and the open block's reasoning so far.
+    sealer: Option<(ReplySealer, String)>,
     thinking: bool,
     tools: Arc<OutputTools>,
     call_ids: CallIds,
@@ -35,10 +38,12 @@ enum BlockKind {
 impl MessagesGenerator {
     /// A generator for the reply to `request`. `seed` is random, for call ids.
     pub fn new(request: &ConversationRequest, id: &str, model: &str, seed: u128) -> Self {
+        let sealer = request.sealer.clone();
         Self {
             id: id.to_owned(),
             model: model.to_owned(),
             signature: id.to_owned(),
+            sealer: sealer.map(|sealer| (ReplySealer::new(sealer, request.model_version, seed), String::new())),
             thinking: request.conversation.thinking_mode,
             tools: Arc::new(OutputTools::new(request.conversation.tools.clone(), Vec::new())),
             call_ids: CallIds::new(seed),
@@ -74,7 +79,10 @@ impl MessagesGenerator {
         };
         let index = self.index;
         if kind == BlockKind::Thinking {
-            let text = self.signature.as_str().into();
+            let text = match &mut self.sealer {
+                Some((sealer, reasoning)) => sealer.seal(&std::mem::take(reasoning), index).into(),
+                None => self.signature.as_str().into(),
+            };
             chunk(MessagesEvent(Kind::Delta { index, kind: DeltaKind::Signature, text }));
         }
         let cut = kind == BlockKind::ToolUse && !finished;
@@ -92,6 +100,10 @@ impl MessagesGenerator {
             }
             let start = if kind == BlockKind::Thinking { BlockStart::Thinking } else { BlockStart::Text };
             self.open(kind, start, chunk);
+        }
+        if let (BlockKind::Thinking, Some((_, reasoning))) = (kind, &mut self.sealer) {
+            reasoning.push_str(text);
+            return;
         }
         let kind = if kind == BlockKind::Thinking { DeltaKind::Thinking } else { DeltaKind::Text };
         chunk(MessagesEvent(Kind::Delta { index: self.index, kind, text: text.into() }));

@@ -13,6 +13,7 @@ use super::custom_input::CustomInput;
 use super::{CallIds, Reply};
 use crate::request::responses::{NamespaceToolMap, ResponsesEcho, TOOL_SEARCH};
 use crate::request::ConversationRequest;
+use crate::seal::ReplySealer;
 use crate::stream::{Event, FinishReason, OutputTools, OutputUsage, PromptUsage, TokenLogprob};
 use event::{Body, Stage, Step};
 use object::{Call, Failure, Item, Kind, ResponseObject, Status};
@@ -28,6 +29,7 @@ pub struct ResponsesGenerator {
     custom_tools: Arc<BTreeSet<String>>,
     namespace_tool_map: Arc<NamespaceToolMap>,
     tool_search: bool,
+    sealer: Option<ReplySealer>,
     call_ids: CallIds,
     prompt: PromptUsage,
     clock: Option<fn() -> u64>,
@@ -59,6 +61,7 @@ impl ResponsesGenerator {
             custom_tools: Arc::new(custom_tools.into_iter().collect()),
             namespace_tool_map: Arc::new(request.namespace_tool_map.clone()),
             tool_search: request.tool_search,
+            sealer: request.sealer.clone().map(|sealer| ReplySealer::new(sealer, request.model_version, seed)),
             call_ids: CallIds::new(seed),
             prompt: PromptUsage::default(),
             clock: None,
@@ -118,7 +121,10 @@ impl ResponsesGenerator {
     }
 
     fn start_item(&mut self, kind: Kind, call: Option<Call>, say: Say<'_>) {
-        let item = Item::new(kind, self.object.output.len(), &self.object.id, call);
+        let mut item = Item::new(kind, self.object.output.len(), &self.object.id, call);
+        if self.sealer.is_some() {
+            item.encrypted_content = None;
+        }
         self.object.output.push(item);
         self.open = Some(Open { kind, whole: kind.has_parts(), input: CustomInput::default() });
         self.send_item(Step::Added, say);
@@ -168,6 +174,9 @@ impl ResponsesGenerator {
         if let Some(item) = self.object.output.last_mut() {
             item.status = if ends_well && whole { Status::Completed } else { Status::Incomplete };
             item.commentary = call_follows;
+            if let (Kind::Reasoning | Kind::Summary, Some(sealer)) = (kind, &self.sealer) {
+                item.encrypted_content = Some(sealer.seal(&item.text, item.head.index));
+            }
         }
         if kind != Kind::ToolSearch {
             self.send_item(Step::TextDone, say);

@@ -86,6 +86,7 @@ impl MessagesRequest {
             Some(OutputConfig { effort, format }) => (effort, format.read("output_config.format")),
             None => (None, Ok(None)),
         };
+        let omits = self.thinking.as_ref().is_some_and(|thinking| thinking.display.0.as_deref() == Some("omitted"));
         let switch = self.thinking.map(|thinking| thinking.kind != ThinkingType::Disabled);
         let (thinking, effort) = thinking(switch, effort, options);
 
@@ -137,7 +138,8 @@ impl MessagesRequest {
             stream: self.stream.unwrap_or(false),
             include_usage: false,
         };
-        Ok(checked.into_request(inference, options))
+        let sealer = options.reasoning_sealer.clone().filter(|_| omits);
+        Ok(ConversationRequest { sealer, ..checked.into_request(inference, options) })
     }
 }
 

@@ -23,6 +23,7 @@ use crate::options::{
     ReasoningContentBehavior, ThinkingInitialStage, Unsupported,
 };
 use crate::schema;
+use crate::seal::ReasoningSealer;
 use responses::{NamespaceToolMap, ResponsesEcho};
 use shape::{names, FromValue, Says};
 use tools::Chosen;
@@ -48,6 +49,8 @@ pub struct ConversationRequest {
     pub namespace_tool_map: NamespaceToolMap,
     /// Whether a Responses reply asks the client for more tools where the model calls `tool_search`.
     pub tool_search: bool,
+    /// What seals the reasoning of the reply, if the request asks for that: in Messages in place of showing it.
+    pub sealer: Option<ReasoningSealer>,
     /// What a Responses reply repeats of its request.
     pub echo: Option<Arc<ResponsesEcho>>,
 }
@@ -65,6 +68,7 @@ impl ConversationRequest {
             custom_tools: Vec::new(),
             namespace_tool_map: NamespaceToolMap::new(),
             tool_search: false,
+            sealer: None,
             echo: None,
         }
     }
@@ -396,6 +400,7 @@ impl Checked {
             custom_tools: chosen.custom.into_iter().map(|tool| tool.name).collect(),
             namespace_tool_map: NamespaceToolMap::new(),
             tool_search: false,
+            sealer: None,
             echo: None,
         }
     }

@@ -104,7 +104,8 @@ impl Protocol {
             }
             None => {}
         }
-        signs.messages |= body.get("thinking").is_some_and(|thinking| thinking.get("budget_tokens").is_some());
+        let thinking = |field| body.get("thinking").and_then(|thinking| thinking.get(field)).is_some();
+        signs.messages |= thinking("budget_tokens") || thinking("display");
         // Chat's bodies usually begin with a system message; Messages has them as a rare extension.
         signs.chat |= signs.system_role && !signs.messages;
 

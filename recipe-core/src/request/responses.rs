@@ -49,6 +49,7 @@ shape! {
     }
     also {
         "parallel_tool_calls" => parallel_tool_calls: Lenient<bool>,
+        "include" => include: Lenient<Vec<Lenient<String>>>,
         "previous_response_id" => previous_response_id: Says,
         "conversation" => conversation: Says,
         "background" => background: Says,
@@ -173,8 +174,11 @@ impl ResponsesRequest {
             stream: self.stream.unwrap_or(false),
             include_usage: false,
         };
+        let includes = self.include.0.unwrap_or_default();
+        let seals = includes.iter().any(|name| name.0.as_deref() == Some("reasoning.encrypted_content"));
+        let sealer = options.reasoning_sealer.clone().filter(|_| seals);
         let request = checked.into_request(inference, options);
-        Ok(ConversationRequest { namespace_tool_map: names.map, tool_search, echo: Some(echo), ..request })
+        Ok(ConversationRequest { namespace_tool_map: names.map, tool_search, sealer, echo: Some(echo), ..request })
     }
 }
 

@@ -69,7 +69,8 @@ pub(super) struct ItemHead {
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     pub(super) head: ItemHead,
-    response_id: Arc<str>,
+    /// Of reasoning: a stub, or what is sealed, which comes when the item is done.
+    pub(super) encrypted_content: Option<String>,
     pub(super) status: Status,
     /// Whether the part that holds the text has been added.
     pub(super) has_part: bool,
@@ -94,7 +95,7 @@ impl Item {
         let id = format!("{}_{response_id}_{index}", kind.id_prefix()).into();
         Self {
             head: ItemHead { kind, index, id },
-            response_id: response_id.clone(),
+            encrypted_content: Some(format!("{response_id}-{index}")),
             status: Status::InProgress,
             has_part: false,
             text: String::new(),
@@ -174,7 +175,7 @@ impl Item {
 
     fn write_encrypted_content(&self, out: &mut String) {
         out.push_str(",\"encrypted_content\":");
-        write_string(out, &format!("{}-{}", self.response_id, self.head.index));
+        write_optional(out, self.encrypted_content.as_deref());
     }
 
     fn write_parts(&self, out: &mut String) {

@@ -11,6 +11,9 @@ shape! {
         "type" => kind: ThinkingType,
         "budget_tokens" => _budget_tokens: Option<u64>,
     }
+    also {
+        "display" => display: Lenient<String>,
+    }
 }
 
 shape! {
@@ -137,7 +140,7 @@ tagged! {
         "tool_addition" => ToolAddition(ToolAddition),
     }
     also {
-        "redacted_thinking" => RedactedThinking(Bare),
+        "redacted_thinking" => RedactedThinking(Redacted),
     }
 }
 
@@ -237,8 +240,16 @@ impl FromValue for DocumentContent {
 
 shape! {
     pub(crate) struct ThinkingBlock = tagged "struct variant MessagesContentBlock::Thinking" {
-        "signature" => _signature: Option<String>,
+        "signature" => signature: Option<String>,
         "thinking" => thinking: String,
+    }
+}
+
+shape! {
+    pub(crate) struct Redacted = tagged "a map" {
+    }
+    also {
+        "data" => data: Lenient<String>,
     }
 }
 

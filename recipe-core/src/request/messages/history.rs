@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::body::{
-    Block, Document, Image, ResultContent, ResultPart, ResultReference, Role, Source, Text, ThinkingBlock,
+    Block, Document, Image, Redacted, ResultContent, ResultPart, ResultReference, Role, Source, Text, ThinkingBlock,
     ToolReference, ToolResult, ToolUse, Turn,
 };
 use super::source;
@@ -316,11 +316,18 @@ impl Reader<'_> {
                     add(UNSUPPORTED_IMAGE);
                 }
                 Block::Document(document) => add(&self.document(document, || content_path(i, j))?),
-                Block::Thinking(ThinkingBlock { thinking, .. }) => {
-                    said |= !thinking.is_empty();
-                    reasoning.get_or_insert_default().text(&thinking);
+                Block::Thinking(ThinkingBlock { thinking, signature }) => {
+                    if let Some(thinking) = self.thinking(thinking, signature) {
+                        said |= !thinking.is_empty();
+                        reasoning.get_or_insert_default().text(&thinking);
+                    }
                 }
-                Block::RedactedThinking(_) => {}
+                Block::RedactedThinking(Redacted { data }) => {
+                    if let Some(thinking) = data.0.and_then(|data| self.unseal(&data)) {
+                        said |= !thinking.is_empty();
+                        reasoning.get_or_insert_default().text(&thinking);
+                    }
+                }
                 Block::ServerToolUse(_) | Block::WebSearchResult(_) => {
                     if self.options.messages_web_search == WebSearchBehavior::Reject {
                         return Err(Error::conversion("Unsupported content block: server tools are not supported"));
@@ -344,6 +351,18 @@ impl Reader<'_> {
             prefix,
         });
         Ok(())
+    }
+
+    /// The text of a thinking block, or what its signature seals. One that holds nothing else and does not open is missing.
+    fn thinking(&self, thinking: String, signature: Option<String>) -> Option<String> {
+        if !thinking.is_empty() || self.options.reasoning_sealer.is_none() {
+            return Some(thinking);
+        }
+        self.unseal(&signature?)
+    }
+
+    fn unseal(&self, sealed: &str) -> Option<String> {
+        self.options.reasoning_sealer.as_ref()?.open(sealed, self.version)
     }
 
     /// Whether a last message, which says something or not, is a continuation.

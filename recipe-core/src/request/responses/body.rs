@@ -275,7 +275,7 @@ shape! {
 shape! {
     pub(crate) struct ReasoningItem = tagged "struct ResponsesReasoning" {
         "content" => content: Option<Vec<ReasoningText>>,
-        "encrypted_content" => _encrypted_content: Option<String>,
+        "encrypted_content" => encrypted_content: Option<String>,
     }
     also {
         "summary" => summary: Lenient<Vec<Lenient<SummaryText>>>,

@@ -158,7 +158,7 @@ impl Reader<'_, '_> {
             }
             Item::Reasoning(item) => {
                 self.leave_calls()?;
-                let reasoning = reasoning_text(item);
+                let reasoning = self.reasoning_text(item);
                 if reasoning.is_empty() {
                     return Ok(());
                 }
@@ -217,6 +217,25 @@ impl Reader<'_, '_> {
             Item::Unknown(kind) => check_served(self.options, &kind, || format!("input[{i}]"))?,
         }
         Ok(())
+    }
+
+    /// The reasoning, or what is sealed, or the summary where there is nothing else.
+    fn reasoning_text(&self, item: ReasoningItem) -> String {
+        let texts: Vec<String> = item.content.unwrap_or_default().into_iter().map(|part| part.text).collect();
+        let reasoning = texts.join("\n");
+        if !texts.iter().all(String::is_empty) {
+            return reasoning;
+        }
+        let sealer = self.options.reasoning_sealer.as_ref();
+        if let Some(opened) = sealer.and_then(|sealer| sealer.open(&item.encrypted_content?, self.version)) {
+            return opened;
+        }
+        let parts = item.summary.0.unwrap_or_default();
+        let summary: Vec<String> = parts.into_iter().filter_map(|part| part.0?.text.0).collect();
+        if summary.iter().all(String::is_empty) {
+            return reasoning;
+        }
+        summary.join("\n\n")
     }
 
     /// Calls wait for their results. A fault is the error, or the calls are given up.
@@ -356,19 +375,4 @@ fn push_joined(joined: &mut String, separator: &str, text: &str) {
         joined.push_str(separator);
     }
     joined.push_str(text);
-}
-
-/// The reasoning, or its summary where there is nothing else.
-fn reasoning_text(item: ReasoningItem) -> String {
-    let texts: Vec<String> = item.content.unwrap_or_default().into_iter().map(|part| part.text).collect();
-    let reasoning = texts.join("\n");
-    if !texts.iter().all(String::is_empty) {
-        return reasoning;
-    }
-    let parts = item.summary.0.unwrap_or_default();
-    let summary: Vec<String> = parts.into_iter().filter_map(|part| part.0?.text.0).collect();
-    if summary.iter().all(String::is_empty) {
-        return reasoning;
-    }
-    summary.join("\n\n")
 }
