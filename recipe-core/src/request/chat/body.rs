@@ -4,7 +4,7 @@ use crate::conversation::{ToolCall, ToolDefinition};
 use crate::error::{Error, Result};
 use crate::json::Value;
 use crate::request::content::Detail;
-use crate::request::shape::{names, read_field, shape, tagged, FromValue, Lenient, StringOrList};
+use crate::request::shape::{names, read_field, shape, tagged, Defaulted, FromValue, Lenient, StringOrList};
 use crate::request::tools::Choice;
 use crate::request::ThinkingType;
 
@@ -150,7 +150,7 @@ shape! {
 shape! {
     pub(crate) struct ImageUrl = tagged "struct ChatCompletionImageUrl" {
         "url" => url: String,
-        "detail" => detail: Option<Detail>,
+        "detail" => detail: Defaulted<Detail>,
     }
 }
 
