@@ -19,7 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut processor = StreamProcessor::new(script.options, script::output_tools(), tokenizer);
     let mut chunks = script.chunks;
     // The rest of the bytes as they are: text and ids without any sense.
-    chunks.push(InferenceChunk::Text { content: String::from_utf8_lossy(bytes).into_owned(), token_count: u32::MAX });
+    chunks.push(InferenceChunk::Text { content: String::from_utf8_lossy(bytes).into_owned(), token_count: u64::MAX });
     let token_ids = bytes.chunks_exact(3).map(|b| u32::from_be_bytes([0, b[0] & 1, b[1], b[2]])).collect();
     chunks.push(InferenceChunk::Tokens { token_ids, logprobs: (bytes[2] > 240).then(Vec::new) });
     chunks.push(script.end);

@@ -6,7 +6,7 @@ half a surrogate pair in a string or key becomes U+FFFD. Anything else raises `T
 `RecursionError`. Getters give new objects each time: changing what they return changes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, ClassVar, Final, Literal, TypeAlias, final
 
@@ -159,9 +159,9 @@ class SpecialTokens:
         latest_reminder: str | None = None,
         dsml: str | None = None,
         image: str | None = None,
-        ref: str | None = None,
+        ref: str | None = ...,
         ref_end: str | None = None,
-        box: str | None = None,
+        box: str | None = ...,
         box_end: str | None = None,
         point: str | None = None,
         point_end: str | None = None,
@@ -189,6 +189,8 @@ class ConversionOptions:
         non_thinking_max_tokens_upper_bound: int = ...,
         tool_pairing: Literal["repair", "refuse"] = ...,
         forced_tool_choice: Literal["constrain", "refuse"] = ...,
+        messages_continuation: Literal["continue", "close"] = ...,
+        unsupported: Literal["ignore", "refuse"] = ...,
         max_choices: int = ...,
     ) -> Self: ...
     @property
@@ -230,8 +232,23 @@ class ConversionOptions:
         """
 
     @property
+    def messages_continuation(self) -> Literal["continue", "close"]:
+        """What to do with a last assistant message of Messages that says something. Default: `continue`.
+
+        `continue`: the model goes on with it; `close`: it is a turn of its own, as in the reference.
+        """
+
+    @property
+    def unsupported(self) -> Literal["ignore", "refuse"]:
+        """What to do with a part of a request that is not served. Default: `ignore`, as the reference.
+
+        `refuse` refuses it by name: history by reference, audio, files that are no text, tools and items of unknown
+        types. What is null, empty or false is never refused.
+        """
+
+    @property
     def max_choices(self) -> int:
-        """The largest `n` of Chat Completions, 1 to 128. Default: 1."""
+        """The largest `n` of Chat Completions, 1 to 128. Default: 1, as the reference."""
 
     @property
     def model_versions_by_name(self) -> dict[str, ModelVersion]:
@@ -267,6 +284,12 @@ class ConversionOptions:
     def with_forced_tool_choice(self, forced_tool_choice: Literal["constrain", "refuse"]) -> ConversionOptions:
         """Returns options that treat a forced call in thinking mode in another way."""
 
+    def with_messages_continuation(self, messages_continuation: Literal["continue", "close"]) -> ConversionOptions:
+        """Returns options that treat a last assistant message of Messages in another way."""
+
+    def with_unsupported(self, unsupported: Literal["ignore", "refuse"]) -> ConversionOptions:
+        """Returns options that treat parts of a request that are not served in another way."""
+
     def with_max_choices(self, max_choices: int) -> ConversionOptions:
         """Returns options with another largest `n` of Chat Completions, 1 to 128; others raise `ValueError`."""
 
@@ -275,6 +298,14 @@ class ConversionOptions:
 
     def with_model_versions_by_name(self, model_versions_by_name: dict[str, ModelVersion]) -> ConversionOptions:
         """Returns options that accept these names and no others. Names are compared exactly."""
+
+    def with_hosted_names(self) -> ConversionOptions:
+        """Returns options that also accept the names of DeepSeek's hosted API.
+
+        These are `deepseek-flash`, `deepseek-v4-pro` and retired ones, names that begin with `claude-opus` (V4 Pro),
+        `claude-sonnet` or `claude-haiku` (V4.1 Flash), and in Messages any other name (V4.1 Flash). A suffix in
+        brackets is dropped: `deepseek-v4-pro[1m]`.
+        """
 
     def with_special_tokens(self, special_tokens: SpecialTokens) -> ConversionOptions:
         """Returns options with other spellings of the special tokens."""
@@ -739,7 +770,7 @@ class InferenceFinishReason:
 
 @final
 class PromptUsage:
-    """What a prompt cost, in tokens, as the engine reports it. Counts are from 0 to 2^32 - 1."""
+    """What a prompt cost, in tokens, as the engine reports it. Counts are from 0 to 2^64 - 1."""
 
     def __new__(cls, *, prompt_tokens: int = 0, prompt_cache_hit_tokens: int = 0) -> Self: ...
     @property
@@ -763,7 +794,7 @@ class InferenceChunk:
 
     @staticmethod
     def text(content: str, token_count: int = 0) -> InferenceChunk:
-        """Text, special tokens spelled out, and how many tokens it accounts for (0 to 2^32 - 1)."""
+        """Text, special tokens spelled out, and how many tokens it accounts for (0 to 2^64 - 1)."""
 
     @staticmethod
     def tokens(
@@ -1069,10 +1100,24 @@ class ResponsesEcho:
     def user(self) -> str | None:
         """The user."""
 
+def extend_prompt(
+    request: ConversationRequest,
+    prompt: RenderedPrompt,
+    tokenizer: Tokenizer,
+    prompt_ids: Sequence[int],
+    output_ids: Sequence[int],
+) -> tuple[memoryview, int, Literal["history_changed", "tools_changed", "reasoning_dropped", "output_differs"] | None]:
+    """Returns the ids of a request's prompt, going on from earlier ids where it tells the same story.
+
+    The parts are the ids as a read-only buffer of uint32, where the new part begins, and why they do not go on.
+    """
+
 def read_request(
     body: _Json, protocol: str | None = None
 ) -> ChatCompletionRequest | MessagesRequest | ResponsesRequest:
     """Reads a body of the named protocol (`chat_completions`, `messages` or `responses`), or of the one it shows.
+
+    The body is JSON text (`str`, `bytes`, `bytearray` or `memoryview`) or Json.
 
     Raises `ValueError` as the classes do, for an unknown name, and for a body that could be of two protocols.
     """
@@ -1301,42 +1346,98 @@ class CalcResizeError(ValueError):
 
 @final
 class ImageInfo:
-    """Waits for fetching and resizing of images: a call raises `NotImplementedError`."""
+    """An image as the engine gets it: the bytes of its file and its size in pixels."""
 
-    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+    def __new__(cls, data: bytes | bytearray | memoryview | Sequence[int], width: int, height: int) -> Self: ...
+    @property
+    def data(self) -> bytes:
+        """The bytes of the file."""
 
-@final
-class ImageQuota:
-    """Waits for fetching and resizing of images: a call raises `NotImplementedError`."""
+    @property
+    def width(self) -> int:
+        """The width in pixels, from 0 to 2^32 - 1."""
 
-    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
-
-@final
-class ImageResolver:
-    """Waits for fetching and resizing of images: a call raises `NotImplementedError`."""
-
-    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+    @property
+    def height(self) -> int:
+        """The height in pixels, from 0 to 2^32 - 1."""
 
 @final
 class MultiModalData:
-    """Waits for fetching and resizing of images: a call raises `NotImplementedError`."""
+    """Images in the order of their placeholders in the prompt."""
 
-    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+    def __new__(cls, images: Sequence[ImageInfo] | None = None) -> Self: ...
+    @property
+    def images(self) -> list[ImageInfo]:
+        """The images."""
+
+    def is_empty(self) -> bool:
+        """Returns whether there is no image."""
+
+    def image_token_adjustment(self) -> int:
+        """Returns how many more tokens the prompt has when every placeholder is expanded, by the rule of V4.1.
+
+        Add it to the number of ids for `ConversationRequest.resolve_max_tokens`. The sizes count, not the bytes.
+        Raises `CalcResizeError` if a size does not converge, which is not known to happen.
+        """
 
 @final
-class OpenCvImagePreprocessor:
-    """Waits for fetching and resizing of images: a call raises `NotImplementedError`."""
+class ImageQuota:
+    """What the images of one request have used of its limits. Nothing, since this version resolves none."""
 
-    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+    def __new__(cls) -> Self: ...
+    def byte_size(self) -> int:
+        """Returns 0: no image is resolved."""
+
+    def image_count(self) -> int:
+        """Returns 0: no image is resolved."""
 
 @final
 class PreprocessOptions:
-    """Waits for fetching and resizing of images: a call raises `NotImplementedError`."""
+    """How to resize an image. Limits are from 0 to 2^32 - 1."""
 
-    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+    def __new__(cls, detail: _Detail, max_dimension_px: int, low_detail_max_dimension_px: int) -> Self: ...
+    @property
+    def detail(self) -> _Detail:
+        """The level that the request asks for."""
+
+    @property
+    def max_dimension_px(self) -> int:
+        """The longest side that is taken, in pixels."""
+
+    @property
+    def low_detail_max_dimension_px(self) -> int:
+        """The longest side at low detail, in pixels."""
 
 @final
 class ReqwestImageFetcher:
-    """Waits for fetching and resizing of images: a call raises `NotImplementedError`."""
+    """Would download images: this package downloads nothing. What it is told is checked and not kept."""
 
-    def __new__(cls, *args: object, **kwargs: object) -> Self: ...
+    def __new__(cls) -> Self: ...
+    @staticmethod
+    def with_max_bytes(max_bytes: int) -> ReqwestImageFetcher:
+        """Returns a fetcher with a limit of one image, in bytes."""
+
+    def with_destination_filter(self, destination_filter: Callable[[str, str], bool]) -> ReqwestImageFetcher:
+        """Returns a fetcher that asks with host and address before it connects. Raises `TypeError` if it cannot."""
+
+    def fetch(self, url: str) -> bytes:
+        """Raises `NotImplementedError`."""
+
+@final
+class OpenCvImagePreprocessor:
+    """Would resize images: this version does not."""
+
+    def __new__(cls) -> Self: ...
+    def preprocess(self, data: bytes | bytearray | memoryview | Sequence[int], options: PreprocessOptions) -> ImageInfo:
+        """Raises `NotImplementedError`."""
+
+@final
+class ImageResolver:
+    """Would fetch and resize images: this version does not."""
+
+    def __new__(cls, fetcher: ReqwestImageFetcher, preprocessor: OpenCvImagePreprocessor) -> Self: ...
+    def resolve(self, sources: Sequence[ImageSource], quota: ImageQuota) -> MultiModalData:
+        """Returns no images for no sources, so that requests without images pass.
+
+        Raises `NotImplementedError` for others: fetch and resize them by other means, and make the `MultiModalData`.
+        """

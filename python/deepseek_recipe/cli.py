@@ -65,7 +65,9 @@ def _parser() -> argparse.ArgumentParser:
 
     command = commands.add_parser("parse", help="a model's output to events")
     command.add_argument(
-        "output", metavar="OUTPUT.txt", help="the output as text, special tokens spelled out; - is standard input"
+        "output",
+        metavar="OUTPUT.txt",
+        help="the output as text, special tokens spelled out, a line break at its end included; - is standard input",
     )
     command.add_argument("--request", metavar="REQUEST.json", required=True, help="the request that it answers")
     command.add_argument("--protocol", choices=_PROTOCOLS, help="where the request could be of two")

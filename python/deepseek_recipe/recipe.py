@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from operator import index
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, overload
 
 from ._native import (
@@ -34,6 +35,7 @@ from ._native import (
     ResponsesStreamEvent,
     ThinkingInitialStage,
     Tokenizer,
+    extend_prompt,
     read_request,
 )
 
@@ -46,6 +48,10 @@ Chunk: TypeAlias = "ChatCompletionChunk | MessagesStreamEvent | ResponsesStreamE
 ProtocolName: TypeAlias = Literal["chat_completions", "messages", "responses"]
 
 FinishReason: TypeAlias = Literal["stop", "length", "content_filter"]
+
+Ids: TypeAlias = "Sequence[int] | memoryview"
+
+ChangeReason: TypeAlias = Literal["history_changed", "tools_changed", "reasoning_dropped", "output_differs"]
 
 _FINISH = {
     "stop": InferenceFinishReason.Stop,
@@ -88,14 +94,26 @@ class Encoded:
         rendered: RenderedPrompt,
         tokenizer: Tokenizer,
         model: str,
+        previous: tuple[Ids, Ids] | None = None,
     ):
         self.protocol: ProtocolName = protocol
         self.request: ConversationRequest = request
         self.tokenizer: Tokenizer = tokenizer
         self.model: str = model
         self._rendered = rendered
-        self.token_ids: memoryview = tokenizer.encode_prompt(rendered)
+        shared, reason = 0, None
+        if previous is None:
+            ids = tokenizer.encode_prompt(rendered)
+        else:
+            earlier, output = previous
+            ids, shared, reason = extend_prompt(request, rendered, tokenizer, list(earlier), list(output))
+        self.token_ids: memoryview = ids
         """The ids, a read-only buffer of uint32: index, iterate, `.tolist()`, or `numpy.asarray` without a copy."""
+        self.shared: int = shared
+        """How many leading ids are those of `previous`: with its output and the end-of-sentence token behind it, or, if
+        there is a `reason`, what the plain encoding has in common with them."""
+        self.reason: ChangeReason | None = reason
+        """Why the ids do not extend those of `previous`; `None` where they do, and without `previous`."""
 
     def __repr__(self) -> str:
         return f"Encoded({self.protocol}, model={self.model!r}, token_ids=<{len(self.token_ids)} ids>)"
@@ -157,6 +175,7 @@ class Reply:
         self.model: str = model
         generator = _REQUESTS[encoded.protocol].chunk_generator(encoded.request, id, model)
         self._stream = ReplyStream(generator, encoded.parsing_options, encoded.tokenizer, id, model)
+        self._closed = False
 
     @property
     def finished(self) -> bool:
@@ -175,13 +194,15 @@ class Reply:
         """Ends the output and returns the last chunks, none if it had ended already. `None`: the engine failed."""
         if self.finished or reason is None:
             return self._stream.finish()
-        return self._stream.push(InferenceChunk.finish(_FINISH[reason]))
+        return self._stream.push(_finish(reason))
 
     def finish_sse(self, reason: FinishReason | None = "stop") -> bytes:
-        """As `finish`, as server-sent events, with the end of the stream behind them."""
-        if self.finished or reason is None:
-            return self._stream.finish_sse()
-        return self._stream.push_sse(InferenceChunk.finish(_FINISH[reason])) + self._stream.finish_sse()
+        """As `finish`, as server-sent events, with the end of the stream behind them; `b""` the second time."""
+        if self._closed:
+            return b""
+        sent = b"" if self.finished or reason is None else self._stream.push_sse(_finish(reason))
+        self._closed = True
+        return sent + self._stream.finish_sse()
 
     def response(self) -> dict[str, Any]:
         """The complete response, or what there is of it so far."""
@@ -211,12 +232,19 @@ class Recipe:
         self._version = model
         self._tokenizer = tokenizer
 
-    def encode(self, request: Body, *, protocol: ProtocolName | None = None) -> Encoded:
+    def encode(
+        self, request: Body, *, protocol: ProtocolName | None = None, previous: tuple[Ids, Ids] | None = None
+    ) -> Encoded:
         """Converts, renders and encodes a request of Chat Completions, Messages or Responses.
 
         `request` is a dict, JSON text or bytes, or an object with `model_dump()`. Its shape shows the protocol; one
         that could be of two is refused with a `ValueError`, and `protocol` says which. Raises `ValueError` where it is
         no request at all and `ConversionError` where it cannot be served; both carry `status_code` and `body`.
+
+        `previous` are the ids of the session's last prompt and those that the model sampled for it. Where the request
+        goes on from there, the new ids begin with exactly these, whatever the text would be encoded as, so that a KV
+        cache fits to the last token. They never say anything but what the plain prompt says; `Encoded.reason` tells why
+        they do not go on.
         """
         if not isinstance(request, (str, bytes, Mapping)) and hasattr(request, "model_dump"):
             request = request.model_dump()
@@ -229,7 +257,8 @@ class Recipe:
         converted = body.convert(options)
         encoding = _ENCODINGS[converted.model_version]().with_special_tokens(options.special_tokens)
         tokenizer = self._tokenizer or Tokenizer.builtin(converted.model_version)
-        return Encoded(protocol, converted, encoding.render_conversation(converted.conversation), tokenizer, name)
+        rendered = encoding.render_conversation(converted.conversation)
+        return Encoded(protocol, converted, rendered, tokenizer, name, previous)
 
     @overload
     def stream_parse(
@@ -257,9 +286,10 @@ class Recipe:
         ended for `finish_reason` (`None`: it failed); an exception of the iterable becomes an `Error` event.
         """
         parser = self._parser(encoded)
+        last = None if finish_reason is None else _finish(finish_reason)
         if isinstance(tokens, AsyncIterable):
-            return _parse_async(parser, tokens, finish_reason)
-        return _parse(parser, tokens, finish_reason)
+            return _parse_async(parser, tokens, last)
+        return _parse(parser, tokens, last)
 
     def _parser(self, encoded: Encoded | None) -> OutputParser:
         if encoded is not None:
@@ -281,20 +311,31 @@ def _chunk(piece: Piece) -> InferenceChunk:
         return piece
     if isinstance(piece, str):
         return InferenceChunk.text(piece)
-    return InferenceChunk.tokens([piece] if isinstance(piece, int) else list(piece))
+    if not isinstance(piece, (bytes, bytearray)):
+        try:
+            ids = [index(id) for id in piece] if isinstance(piece, Iterable) else [index(piece)]
+        except TypeError:
+            pass
+        else:
+            return InferenceChunk.tokens(ids)
+    raise TypeError(f"expected an id, a list of ids, text or an InferenceChunk, not {piece!r}")
 
 
-def _last(parser: OutputParser, finish_reason: FinishReason | None) -> list[Event]:
-    if parser.finished or finish_reason is None:
-        return parser.finish()
-    return parser.push(InferenceChunk.finish(_FINISH[finish_reason]))
+def _finish(reason: FinishReason) -> InferenceChunk:
+    if reason not in _FINISH:
+        raise ValueError(f"invalid finish_reason {reason!r}; expected {', '.join(map(repr, _FINISH))}, or None")
+    return InferenceChunk.finish(_FINISH[reason])
+
+
+def _last(parser: OutputParser, last: InferenceChunk | None) -> list[Event]:
+    return parser.finish() if parser.finished or last is None else parser.push(last)
 
 
 def _failed(parser: OutputParser, error: Exception) -> list[Event]:
     return parser.push(InferenceChunk.error(str(error) or type(error).__name__))
 
 
-def _parse(parser: OutputParser, tokens: Iterable[Piece], finish_reason: FinishReason | None) -> Iterator[Event]:
+def _parse(parser: OutputParser, tokens: Iterable[Piece], last: InferenceChunk | None) -> Iterator[Event]:
     pieces = iter(tokens)
     while not parser.finished:
         try:
@@ -305,11 +346,11 @@ def _parse(parser: OutputParser, tokens: Iterable[Piece], finish_reason: FinishR
             yield from _failed(parser, error)
             return
         yield from parser.push(_chunk(piece))
-    yield from _last(parser, finish_reason)
+    yield from _last(parser, last)
 
 
 async def _parse_async(
-    parser: OutputParser, tokens: AsyncIterable[Piece], finish_reason: FinishReason | None
+    parser: OutputParser, tokens: AsyncIterable[Piece], last: InferenceChunk | None
 ) -> AsyncIterator[Event]:
     pieces = aiter(tokens)
     while not parser.finished:
@@ -323,16 +364,16 @@ async def _parse_async(
             return
         for event in parser.push(_chunk(piece)):
             yield event
-    for event in _last(parser, finish_reason):
+    for event in _last(parser, last):
         yield event
 
 
 _DEFAULT = Recipe()
 
 
-def encode(request: Body, *, protocol: ProtocolName | None = None) -> Encoded:
+def encode(request: Body, *, protocol: ProtocolName | None = None, previous: tuple[Ids, Ids] | None = None) -> Encoded:
     """`Recipe().encode(request)`: see there."""
-    return _DEFAULT.encode(request, protocol=protocol)
+    return _DEFAULT.encode(request, protocol=protocol, previous=previous)
 
 
 stream_parse = _DEFAULT.stream_parse

@@ -9,8 +9,8 @@ use std::fmt::Write;
 
 use crate::error::{Error, Result};
 
-pub(crate) use parse::is_unique_object;
 pub use parse::MAX_TEXT_DEPTH;
+pub(crate) use parse::{arguments, is_unique_object};
 pub use write::{write_escaped, write_float, write_float32, write_float_repr, write_string};
 
 /// A JSON value. Strings borrow from the parsed text where they hold no escape.

@@ -35,6 +35,8 @@
 
 pub mod conversation;
 pub mod error;
+pub mod extend;
+pub mod image;
 pub mod json;
 pub mod options;
 pub mod prompt;

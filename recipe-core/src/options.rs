@@ -58,6 +58,15 @@ pub enum MessagesContinuation {
     Close,
 }
 
+/// What to do with a part of a request that is not served, though it changes what the answer should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unsupported {
+    /// It is as if it were not there.
+    Ignore,
+    /// The request is refused.
+    Refuse,
+}
+
 /// Options of request conversion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConversionOptions {
@@ -83,8 +92,12 @@ pub struct ConversionOptions {
     pub forced_tool_choice: ForcedToolChoice,
     /// See [`MessagesContinuation`].
     pub messages_continuation: MessagesContinuation,
+    /// See [`Unsupported`].
+    pub unsupported: Unsupported,
     /// The largest `n` of Chat Completions, 1 to 128. One is what the reference takes.
     pub max_choices: u8,
+    /// Whether names are also taken as the hosted API does; [`Self::with_hosted_names`] sets it.
+    pub hosted_names: bool,
 }
 
 impl Default for ConversionOptions {
@@ -104,8 +117,49 @@ impl Default for ConversionOptions {
             tool_pairing: ToolPairing::Repair,
             forced_tool_choice: ForcedToolChoice::Constrain,
             messages_continuation: MessagesContinuation::Continue,
+            unsupported: Unsupported::Ignore,
             max_choices: 1,
+            hosted_names: false,
         }
+    }
+}
+
+/// The model names of DeepSeek's hosted API, retired ones too.
+const HOSTED_NAMES: [(&str, ModelVersion); 4] = [
+    ("deepseek-flash", ModelVersion::DeepseekV41Flash),
+    ("deepseek-v4-flash", ModelVersion::DeepseekV41Flash),
+    ("deepseek-v4-flash-vision-exp", ModelVersion::DeepseekV41Flash),
+    ("deepseek-v4-pro", ModelVersion::DeepseekV4Pro),
+];
+
+/// How the names begin that the hosted Anthropic endpoint maps to models of its own.
+const HOSTED_PREFIXES: [(&str, ModelVersion); 3] = [
+    ("claude-opus", ModelVersion::DeepseekV4Pro),
+    ("claude-haiku", ModelVersion::DeepseekV41Flash),
+    ("claude-sonnet", ModelVersion::DeepseekV41Flash),
+];
+
+impl ConversionOptions {
+    /// The same options with the names of the hosted API: its models, what clients of Anthropic send, and a suffix in
+    /// brackets (`deepseek-v4-pro[1m]`), which is dropped. In Messages any other name is V4.1 Flash.
+    #[must_use]
+    pub fn with_hosted_names(mut self) -> Self {
+        for (name, version) in HOSTED_NAMES {
+            self.model_versions_by_name.entry(name.to_owned()).or_insert(version);
+        }
+        self.hosted_names = true;
+        self
+    }
+
+    /// The model that a name stands for.
+    pub fn model_version(&self, name: &str) -> Option<ModelVersion> {
+        let known = |name: &str| self.model_versions_by_name.get(name).copied();
+        if !self.hosted_names {
+            return known(name);
+        }
+        let bare = name.strip_suffix(']').and_then(|name| name.rsplit_once('[')).map_or(name, |(bare, _)| bare);
+        let by_prefix = || HOSTED_PREFIXES.iter().find(|(prefix, _)| bare.starts_with(prefix));
+        known(name).or_else(|| known(bare)).or_else(|| by_prefix().map(|(_, version)| *version))
     }
 }
 

@@ -11,7 +11,7 @@ use recipe_core::conversation::{ToolCall, ToolDefinition};
 use recipe_core::json::{Number, Object, Value};
 use recipe_core::options::{
     ConversionOptions, ForcedToolChoice, InferenceOptions, MessagesContinuation, ModelVersion, ParsingOptions,
-    ReasoningContentBehavior, ThinkingInitialStage, ToolPairing, WebSearchBehavior,
+    ReasoningContentBehavior, ThinkingInitialStage, ToolPairing, Unsupported, WebSearchBehavior,
 };
 use recipe_core::request::chat::ChatRequest;
 use recipe_core::request::messages::MessagesRequest;
@@ -178,6 +178,8 @@ fn options_of(case: &Value<'_>) -> ConversionOptions {
             ("max_choices", _) => options.max_choices = u8::try_from(number()).expect("a small number"),
             ("tool_pairing", Some("refuse")) => options.tool_pairing = ToolPairing::Refuse,
             ("forced_tool_choice", Some("refuse")) => options.forced_tool_choice = ForcedToolChoice::Refuse,
+            ("unsupported", Some("refuse")) => options.unsupported = Unsupported::Refuse,
+            ("hosted_names", _) => options = options.with_hosted_names(),
             ("model_aliases", _) => {
                 for (name, version) in value.as_object().into_iter().flat_map(Object::iter) {
                     let version = match version.as_str() {

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use proptest::sample::select;
 use recipe_core::options::ModelVersion;
-use recipe_core::tokenizer::{Token, Tokenizer};
+use recipe_core::tokenizer::{Token, TokenCounter, Tokenizer};
 use serde_json::json;
 
 #[path = "naive/bpe.rs"]
@@ -203,6 +203,37 @@ fn long_inputs_encode_in_linear_time() {
         let short: String = text.chars().take(20_000).collect();
         assert_eq!(ours_plain(&short), peer(&PEER_PLAIN, &short), "{:?}", &short[..12]);
     }
+}
+
+/// Long enough for several threads, and cut where characters of all kinds meet.
+#[test]
+fn a_long_text_gives_the_ids_of_the_peer() {
+    let pools = ["ab é\n", "中文の 1\n", "a1! \t中", " \n\r\u{3000}a!", "\u{1}a \u{301}é1٣中!", "word Word \n 中ー。"];
+    let mut state = 1u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as usize % below
+    };
+    let mut text = String::new();
+    while text.len() < 600_000 {
+        let pool: Vec<char> = pools[random(pools.len())].chars().collect();
+        (0..random(60)).for_each(|_| text.push(pool[random(pool.len())]));
+        text.push_str(["", "<think>", "｜DSML｜", "<｜User", "<"][random(5)]);
+    }
+    assert!(ours_plain(&text) == peer(&PEER_PLAIN, &text));
+    let mut counter = TokenCounter::default();
+    let mut rest = text.as_str();
+    while !rest.is_empty() {
+        let end = (1 + random(30)).min(rest.len());
+        let (part, after) = rest.split_at((end..).find(|&end| rest.is_char_boundary(end)).unwrap());
+        counter.push(&OURS, part);
+        rest = after;
+        if random(1000) == 0 {
+            let so_far = &text[..text.len() - rest.len()];
+            assert_eq!(counter.total(&OURS), OURS.encode(so_far).len(), "after {} bytes", so_far.len());
+        }
+    }
+    assert_eq!(counter.total(&OURS), OURS.encode(&text).len());
 }
 
 #[test]

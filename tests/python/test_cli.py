@@ -46,7 +46,11 @@ def test_parse_prints_events_chunks_or_the_response() -> None:
 def test_the_protocol_is_chosen_where_a_body_could_be_of_two() -> None:
     body = b'{"model": "DeepSeek-V4.1-Flash", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]}'
     refused = run("encode", "-", stdin=body)
-    assert refused.returncode == 2 and b"this body can be one of Chat Completions and Messages" in refused.stderr
+    assert refused.returncode == 2
+    assert (
+        b"can be one of Chat Completions and Messages: say which with the argument protocol, chat_completions"
+        in refused.stderr
+    )
     described = json.loads(printed("encode", "-", "--json", "--protocol", "messages", stdin=body))
     assert described["protocol"] == "messages" and described["inference_options"]["max_tokens"] == 9
 

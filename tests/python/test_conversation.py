@@ -58,5 +58,7 @@ def test_effort_by_number() -> None:
     for wrong in (0, 101, -1, 2**70):
         with pytest.raises(ValueError, match=f"invalid reasoning_effort {wrong}; expected 1 to 100"):
             d.Conversation(reasoning_effort=wrong)
+        with pytest.raises(ValueError, match=f"invalid reasoning_effort {wrong}"):
+            d.Conversation(reasoning_effort=wrong, tool_choice="x")  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         d.Conversation(reasoning_effort=True)

@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import re
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -21,6 +23,16 @@ def test_enumerations_are_keys() -> None:
     assert len({kind: None for kind in kinds}) == len(kinds) == 18
     for kind in kinds:
         assert pickle.loads(pickle.dumps(kind)) is copy.deepcopy(kind) is kind
+
+
+def test_options_of_the_documentation_are_keywords() -> None:
+    table = (Path(__file__).parents[2] / "docs" / "differences.md").read_text(encoding="utf-8")
+    named = set(re.findall(r'[Oo]ption `(\w+)(?:="(\w+)")?`', table))
+    assert {"tool_pairing", "messages_continuation", "max_choices"} <= {name for name, _ in named}
+    for name, value in named:
+        given = value or 2
+        assert getattr(d.ConversionOptions(**{name: given}), name) == given
+        assert getattr(getattr(d.ConversionOptions(), f"with_{name}")(given), name) == given
 
 
 def test_model_names_are_sorted() -> None:

@@ -131,6 +131,17 @@ def test_a_chunk_brings_its_own_finish_and_a_stop_sequence_ends_the_output() -> 
     assert joined(recipe.stream_parse(["aEN", "Db", "c"], encoded)) == [("content", "a"), ("finish", "stop", "END")]
 
 
+def test_ids_may_be_numpy_integers_and_other_things_are_refused_at_once() -> None:
+    ids = np.array([67, 128822, 68], dtype=np.uint32)
+    for pieces in ([ids], list(ids), [ids.tolist()], [memoryview(ids)]):
+        assert joined(recipe.stream_parse(pieces)) == [("reasoning", "a"), ("content", "b"), ("finish", "stop", None)]
+    for piece in (b"a", 1.5, None, [1.5], ["a"], {}.items):
+        with pytest.raises(TypeError, match="expected an id, a list of ids, text or an InferenceChunk, not"):
+            list(recipe.stream_parse([piece]))  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="invalid finish_reason 'zz'"):
+        recipe.stream_parse([], finish_reason="zz")  # type: ignore[call-overload]
+
+
 def test_a_stream_is_read_no_further_than_its_end() -> None:
     encoded = recipe.encode(body(stop="END", thinking={"type": "disabled"}))
     taken: list[str] = []
@@ -165,6 +176,7 @@ def test_server_sent_events_are_the_chunks() -> None:
     created = [json.loads(line.removeprefix("data: ")) | {"created": 0} for line in lines[:-1]]
     assert created == [json.loads(chunk.to_json()) | {"created": 0} for chunk in chunks]
     assert lines[-1] == "data: [DONE]"
+    assert sse.finish_sse() == b""
 
 
 def test_a_failed_reply_says_so_and_has_no_end_mark() -> None:
@@ -240,10 +252,38 @@ def test_the_shape_shows_the_protocol(protocol: Any, fields: dict[str, Any]) -> 
 )
 def test_an_ambiguous_body_is_refused_and_protocol_chooses(fields: dict[str, Any], protocols: str) -> None:
     request = {"model": "DeepSeek-V4.1-Flash", **fields}
-    with pytest.raises(ValueError, match=f'one of {protocols}.*protocol="chat_completions"'):
+    with pytest.raises(ValueError, match=f"one of {protocols}.*argument protocol, chat_completions"):
         recipe.encode(request)
     assert recipe.encode(request, protocol="messages").protocol == "messages"
     with pytest.raises(
         ValueError, match='invalid protocol "x"; expected "chat_completions", "messages", or "responses"'
     ):
         recipe.encode(request, protocol="x")  # type: ignore[arg-type]
+
+
+def test_a_session_keeps_its_ids() -> None:
+    turns = [{"role": "user", "content": "Hi"}]
+    encoded = recipe.encode(body(messages=turns, tools=[ADD]))
+    assert (encoded.shared, encoded.reason) == (0, None)
+    for _ in range(3):
+        # "Hello" as no encoder would have it, then a call.
+        output = [*encoded.tokenizer.encode("a</think>Hel"), *encoded.tokenizer.encode("lo" + CALL)]
+        reply = encoded.reply()
+        reply.push(output)
+        reply.finish()
+        message = reply.response()["choices"][0]["message"]
+        call = message["tool_calls"][0]["id"]
+        turns = [*turns, message, {"role": "tool", "tool_call_id": call, "content": "2"}]
+        before, encoded = (
+            encoded,
+            recipe.encode(body(messages=turns, tools=[ADD]), previous=(encoded.token_ids, np.asarray(output))),
+        )
+        assert encoded.reason is None
+        assert encoded.token_ids[: encoded.shared].tolist() == [*before.token_ids, *output, 1]
+    changed = recipe.encode(body(messages=turns), previous=(encoded.token_ids, [67]))
+    assert (changed.reason, changed.token_ids.tolist()) == (
+        "tools_changed",
+        recipe.encode(body(messages=turns)).token_ids.tolist(),
+    )
+    with pytest.raises((TypeError, OverflowError)):
+        recipe.encode(body(), previous=([-1], []))

@@ -2,11 +2,13 @@
 
 import json
 import pickle
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import deepseek_recipe as d
+from deepseek_recipe._native import read_request
 from expressions import agrees, answer, chat, recorded
 
 
@@ -82,3 +84,33 @@ def test_options_reach_the_conversion() -> None:
     assert (options.tool_pairing, options.forced_tool_choice, options.max_choices) == ("refuse", "refuse", 1)
     with pytest.raises(ValueError, match='invalid tool_pairing "x"; expected "repair" or "refuse"'):
         d.ConversionOptions(tool_pairing="x")  # type: ignore[arg-type]
+    options = d.ConversionOptions(messages_continuation="close").with_unsupported("refuse")
+    assert (options.messages_continuation, options.unsupported) == ("close", "refuse")
+    with pytest.raises(d.ConversionError, match="logit_bias: 'logit_bias' is not supported"):
+        d.ChatCompletionRequest(chat(logit_bias={"1": 1})).convert(options)
+
+
+def test_hosted_names() -> None:
+    options = d.ConversionOptions().with_hosted_names()
+    for name, version in (
+        ("deepseek-flash", d.ModelVersion.DeepseekV41Flash),
+        ("deepseek-v4-pro[1m]", d.ModelVersion.DeepseekV4Pro),
+        ("claude-opus-4-1", d.ModelVersion.DeepseekV4Pro),
+    ):
+        assert d.ChatCompletionRequest(chat(model=name)).convert(options).model_version == version
+    assert d.Recipe(model="deepseek-flash", options=options).encode(chat(model="any")).model == "any"
+    names = options.with_model_versions_by_name({"x": d.ModelVersion.DeepseekV4Pro})
+    with pytest.raises(d.ConversionError, match="API model names are x, but"):
+        d.ChatCompletionRequest(chat(model="claude-opus-4-1")).convert(names)
+
+
+@pytest.mark.parametrize("form", [str, str.encode, lambda text: bytearray(text.encode()), None])
+def test_a_body_may_be_any_bytes(form: Callable[[str], object] | None) -> None:
+    text = json.dumps(chat(max_completion_tokens=1))
+    # The third of every three bytes of a larger buffer.
+    strided = memoryview(b"".join(b"xy" + bytes([byte]) for byte in text.encode()))[2::3]
+    body = strided if form is None else form(text)
+    assert read_request(body).model == "DeepSeek-V4-Pro"
+    if isinstance(body, (bytearray, memoryview)):
+        with pytest.raises(TypeError, match=f"{type(body).__name__} is not a JSON value"):
+            d.ChatCompletionRequest(body)

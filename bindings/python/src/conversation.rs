@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyInt, PyString};
+use pyo3::types::{PyBool, PyInt};
 use recipe_core::conversation as core;
 use recipe_core::conversation::{Effort, ImageData, ImageDetail, ResponseFormat, ToolChoice};
 use recipe_core::special::SpecialToken;
 
 use crate::json::{to_python, to_value};
-use crate::text::{choose, read, Text};
+use crate::text::{choose, Text};
 
 /// A call in the history: `id` is what the result refers to, `name` the tool, and `arguments` the
 /// text that the caller sent, usually a JSON object; it is not checked.
@@ -121,14 +121,19 @@ impl ToolDefinition {
     }
 }
 
+/// The level of a name.
+pub fn image_detail(name: &str) -> PyResult<ImageDetail> {
+    let all = [ImageDetail::Low, ImageDetail::High, ImageDetail::Original, ImageDetail::Auto];
+    choose("detail", name, &all, ImageDetail::as_str)
+}
+
 /// Base class of the places where the bytes of an image are.
 #[pyclass(frozen, subclass, module = "deepseek_recipe._native")]
 pub struct ImageSource(core::ImageSource);
 
 impl ImageSource {
     fn new(data: ImageData, detail: &str, path: Text) -> PyResult<PyClassInitializer<Self>> {
-        let details = [ImageDetail::Low, ImageDetail::High, ImageDetail::Original, ImageDetail::Auto];
-        let detail = choose("detail", detail, &details, ImageDetail::as_str)?;
+        let detail = image_detail(detail)?;
         Ok(PyClassInitializer::from(Self(core::ImageSource { data, detail, path: path.0 })))
     }
 
@@ -238,8 +243,8 @@ pub struct BytesImageSource;
 impl BytesImageSource {
     #[new]
     #[pyo3(signature = (data, detail="high", *, path=Text::default()))]
-    fn new(data: Cow<'_, [u8]>, detail: &str, path: Text) -> PyResult<PyClassInitializer<Self>> {
-        Ok(ImageSource::new(ImageData::Bytes(data.into_owned()), detail, path)?.add_subclass(Self))
+    fn new(data: Vec<u8>, detail: &str, path: Text) -> PyResult<PyClassInitializer<Self>> {
+        Ok(ImageSource::new(ImageData::Bytes(data), detail, path)?.add_subclass(Self))
     }
 }
 
@@ -472,23 +477,34 @@ impl LatestReminderMessage {
     }
 }
 
-/// An effort by name or by number.
-struct EffortArgument(Effort);
+/// An effort by name or by number, of the right type; its value is looked at when all arguments have theirs.
+enum EffortArgument<'py> {
+    Name(Text),
+    Number(Bound<'py, PyInt>),
+}
 
-impl<'a, 'py> FromPyObject<'a, 'py> for EffortArgument {
+impl<'a, 'py> FromPyObject<'a, 'py> for EffortArgument<'py> {
     type Error = PyErr;
 
     fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
         // `True` is an `int` for Python, but no number for JSON.
-        if let (Ok(number), false) = (object.cast::<PyInt>(), object.is_instance_of::<PyBool>()) {
-            return match number.extract::<u8>() {
-                Ok(number @ 1..=100) => Ok(Self(Effort::Number(number))),
-                _ => Err(PyValueError::new_err(format!("invalid reasoning_effort {}; expected 1 to 100", &*number))),
-            };
+        match object.cast::<PyInt>() {
+            Ok(number) if !object.is_instance_of::<PyBool>() => Ok(Self::Number(number.to_owned())),
+            _ => Text::extract(object).map(Self::Name),
         }
-        let name = object.cast::<PyString>()?;
+    }
+}
+
+impl EffortArgument<'_> {
+    fn value(self) -> PyResult<Effort> {
         let all = [Effort::Low, Effort::High, Effort::XHigh, Effort::Max];
-        choose("reasoning_effort", &read(&name)?, &all, effort_name).map(Self)
+        match self {
+            Self::Name(name) => choose("reasoning_effort", &name.0, &all, effort_name),
+            Self::Number(number) => match number.extract() {
+                Ok(number @ 1..=100) => Ok(Effort::Number(number)),
+                _ => Err(PyValueError::new_err(format!("invalid reasoning_effort {number}; expected 1 to 100"))),
+            },
+        }
     }
 }
 
@@ -512,11 +528,12 @@ impl Conversation {
         thinking_mode: bool,
         tools: Tools<'_>,
         tool_choice: &str,
-        reasoning_effort: Option<EffortArgument>,
+        reasoning_effort: Option<EffortArgument<'_>>,
         response_format: &str,
         response_schema: Option<&Bound<'_, PyAny>>,
         response_regex: Option<Text>,
     ) -> PyResult<Self> {
+        let reasoning_effort = reasoning_effort.map(EffortArgument::value).transpose()?;
         let choices = [ToolChoice::Auto, ToolChoice::None, ToolChoice::Required];
         let tool_choice = choose("tool_choice", tool_choice, &choices, ToolChoice::as_str)?;
         let plain = choose("response_format", response_format, &["text", "json_object"], |name| name)?;
@@ -539,7 +556,7 @@ impl Conversation {
             thinking_mode,
             tools: definitions(tools.unwrap_or_default()),
             tool_choice,
-            reasoning_effort: reasoning_effort.map(|effort| effort.0),
+            reasoning_effort,
             response_format,
         })))
     }

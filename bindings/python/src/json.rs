@@ -1,6 +1,7 @@
 //! Python objects as JSON values, and back. Knows nothing of what a value means.
 
 use std::borrow::Cow;
+use std::fmt::Write;
 
 use pyo3::exceptions::{PyRecursionError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -100,10 +101,74 @@ fn number(integer: &Bound<'_, PyInt>) -> PyResult<Number> {
             Err(_) => Number::Negative(small),
         });
     }
-    // The method of `int` itself: an enumeration has its own. Python limits how many digits it
-    // writes, since its conversion takes quadratic time; past the limit this is a `ValueError`.
-    let digits = integer.py().get_type::<PyInt>().call_method1("__repr__", (integer,))?;
-    Ok(Number::from_integer_digits(&read(digits.cast::<PyString>()?)?))
+    Ok(Number::from_integer_digits(&digits(integer)?))
+}
+
+// Python refuses to read or write more than some thousand digits at once, a limit that can be set
+// but not below 640. Longer integers are put together from parts of this many digits.
+const PART: usize = 512;
+
+/// The decimal digits of an integer, however many. Takes quadratic time, as any division of
+/// Python's: no text from outside makes such an integer unless the caller lifts Python's limit.
+fn digits(integer: &Bound<'_, PyInt>) -> PyResult<String> {
+    let kind = integer.py().get_type::<PyInt>();
+    // The method of `int` itself: an enumeration has its own ones.
+    let integer = kind.call_method1("__int__", (integer,))?;
+    let negative = integer.lt(0)?;
+    let size = if negative { integer.neg()? } else { integer };
+    let mut power = kind.call1((10,))?.pow(PART, None::<i32>)?;
+    let mut powers = Vec::new();
+    while power.le(&size)? {
+        let next = power.mul(&power)?;
+        powers.push(power);
+        power = next;
+    }
+    let mut parts = vec![size];
+    for power in powers.iter().rev() {
+        let mut halves = Vec::with_capacity(2 * parts.len());
+        for part in parts {
+            let (high, low) = part.divmod(power)?.extract()?;
+            halves.extend([high, low]);
+        }
+        parts = halves;
+    }
+    let mut digits = String::with_capacity(PART * parts.len());
+    for part in parts {
+        let part = part.str()?;
+        let _ = write!(digits, "{:0>PART$}", read(&part)?);
+    }
+    let digits = digits.trim_start_matches('0');
+    Ok(if negative { format!("-{digits}") } else { digits.to_owned() })
+}
+
+/// The integer of decimal digits, however many, with a sign if negative. Neighbouring parts are
+/// joined pair by pair, so that the time is that of a few large products.
+fn integer<'py>(py: Python<'py>, digits: &str) -> PyResult<Bound<'py, PyAny>> {
+    let kind = py.get_type::<PyInt>();
+    let (negative, digits) = match digits.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, digits),
+    };
+    // The last digits come first.
+    let parts = digits.as_bytes().rchunks(PART).map(|part| kind.call1((part,)));
+    let mut parts: Vec<Bound<'_, PyAny>> = parts.collect::<PyResult<_>>()?;
+    let mut power = kind.call1((10,))?.pow(PART, None::<i32>)?;
+    while parts.len() > 1 {
+        let join = |pair: &[Bound<'py, PyAny>]| match pair {
+            [low, high] => high.mul(&power)?.add(low),
+            rest => Ok(rest[0].clone()),
+        };
+        parts = parts.chunks(2).map(join).collect::<PyResult<_>>()?;
+        if parts.len() > 1 {
+            power = power.mul(&power)?;
+        }
+    }
+    let size = parts.swap_remove(0);
+    if negative {
+        size.neg()
+    } else {
+        Ok(size)
+    }
 }
 
 /// The Python object of a JSON value.
@@ -113,7 +178,7 @@ pub fn to_python<'py>(py: Python<'py>, value: &Value<'_>) -> PyResult<Bound<'py,
         Value::Bool(truth) => PyBool::new(py, *truth).to_owned().into_any(),
         Value::Number(Number::Unsigned(integer)) => integer.into_pyobject(py)?.into_any(),
         Value::Number(Number::Negative(integer)) => integer.into_pyobject(py)?.into_any(),
-        Value::Number(Number::Wide(digits)) => py.get_type::<PyInt>().call1((&**digits,))?,
+        Value::Number(Number::Wide(digits)) => integer(py, digits)?,
         Value::Number(Number::Float(float)) => PyFloat::new(py, *float).into_any(),
         Value::String(text) => PyString::new(py, text).into_any(),
         Value::Array(items) => {

@@ -3,8 +3,9 @@
 
 mod conversation;
 mod error;
+mod extend;
+mod image;
 mod json;
-mod later;
 mod lock;
 mod options;
 mod prompt;
@@ -29,11 +30,13 @@ mod native {
     #[pymodule_export]
     use crate::error::ConversionError;
     #[pymodule_export]
-    use crate::later::{CalcResizeError, ImageError};
+    use crate::extend::extend_prompt;
     #[pymodule_export]
-    use crate::later::{ImageInfo, ImageQuota, ImageResolver, MultiModalData, OpenCvImagePreprocessor};
+    use crate::image::{CalcResizeError, ImageError};
     #[pymodule_export]
-    use crate::later::{PreprocessOptions, ReqwestImageFetcher};
+    use crate::image::{ImageInfo, ImageQuota, ImageResolver, MultiModalData, OpenCvImagePreprocessor};
+    #[pymodule_export]
+    use crate::image::{PreprocessOptions, ReqwestImageFetcher};
     #[pymodule_export]
     use crate::options::{ConversionOptions, InferenceOptions, OutputConstraint, ParsingOptions};
     #[pymodule_export]

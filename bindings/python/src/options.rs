@@ -114,6 +114,8 @@ impl ConversionOptions {
         non_thinking_max_tokens_upper_bound=DEFAULTS.non_thinking_max_tokens_upper_bound,
         tool_pairing=pairing_name(DEFAULTS.tool_pairing),
         forced_tool_choice=forced_name(DEFAULTS.forced_tool_choice),
+        messages_continuation=continuation_name(DEFAULTS.messages_continuation),
+        unsupported=unsupported_name(DEFAULTS.unsupported),
         max_choices=DEFAULTS.max_choices,
     ))]
     #[allow(clippy::too_many_arguments)] // One keyword an option.
@@ -126,6 +128,8 @@ impl ConversionOptions {
         non_thinking_max_tokens_upper_bound: u32,
         tool_pairing: &str,
         forced_tool_choice: &str,
+        messages_continuation: &str,
+        unsupported: &str,
         max_choices: u8,
     ) -> PyResult<Self> {
         Ok(Self(core::ConversionOptions {
@@ -137,6 +141,8 @@ impl ConversionOptions {
             non_thinking_max_tokens_upper_bound,
             tool_pairing: pairing(tool_pairing)?,
             forced_tool_choice: forced(forced_tool_choice)?,
+            messages_continuation: continuation(messages_continuation)?,
+            unsupported: self::unsupported(unsupported)?,
             max_choices: choices(max_choices)?,
             ..DEFAULTS.clone()
         }))
@@ -188,6 +194,18 @@ impl ConversionOptions {
     #[getter]
     fn forced_tool_choice(&self) -> &'static str {
         forced_name(self.0.forced_tool_choice)
+    }
+
+    /// What to do with a last assistant message of Messages that says something: `continue` or `close`.
+    #[getter]
+    fn messages_continuation(&self) -> &'static str {
+        continuation_name(self.0.messages_continuation)
+    }
+
+    /// What to do with a part of a request that is not served: `ignore` or `refuse`.
+    #[getter]
+    fn unsupported(&self) -> &'static str {
+        unsupported_name(self.0.unsupported)
     }
 
     /// The largest `n` of Chat Completions.
@@ -246,13 +264,16 @@ impl ConversionOptions {
     }
 
     /// Returns options that accept these names and no others.
-    fn with_model_versions_by_name(&self, model_versions_by_name: &Bound<'_, PyDict>) -> PyResult<Self> {
-        let mut names = BTreeMap::new();
-        for item in model_versions_by_name.items() {
-            let (name, version) = item.extract::<(Text, ModelVersion)>()?;
-            names.insert(name.0, version.into());
-        }
-        Ok(self.with(|options| options.model_versions_by_name = names))
+    fn with_model_versions_by_name(&self, model_versions_by_name: Versions) -> Self {
+        self.with(|options| {
+            options.model_versions_by_name = model_versions_by_name.0;
+            options.hosted_names = false;
+        })
+    }
+
+    /// Returns options that also accept the names of the hosted API, and those that its Anthropic endpoint maps.
+    fn with_hosted_names(&self) -> Self {
+        Self(self.0.clone().with_hosted_names())
     }
 
     /// Returns options that treat calls and results that do not pair in another way.
@@ -267,6 +288,18 @@ impl ConversionOptions {
         Ok(self.with(|options| options.forced_tool_choice = forced_tool_choice))
     }
 
+    /// Returns options that treat a last assistant message of Messages in another way.
+    fn with_messages_continuation(&self, messages_continuation: &str) -> PyResult<Self> {
+        let messages_continuation = continuation(messages_continuation)?;
+        Ok(self.with(|options| options.messages_continuation = messages_continuation))
+    }
+
+    /// Returns options that treat parts of a request that are not served in another way.
+    fn with_unsupported(&self, unsupported: &str) -> PyResult<Self> {
+        let unsupported = self::unsupported(unsupported)?;
+        Ok(self.with(|options| options.unsupported = unsupported))
+    }
+
     /// Returns options with another largest `n` of Chat Completions, 1 to 128.
     fn with_max_choices(&self, max_choices: u8) -> PyResult<Self> {
         let max_choices = choices(max_choices)?;
@@ -276,6 +309,23 @@ impl ConversionOptions {
     /// Returns options with other spellings of the special tokens.
     fn with_special_tokens(&self, special_tokens: &SpecialTokens) -> Self {
         self.with(|options| options.special_tokens = special_tokens.0.clone())
+    }
+}
+
+/// A dictionary of model names.
+struct Versions(BTreeMap<String, core::ModelVersion>);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Versions {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let mut versions = BTreeMap::new();
+        // A list of the items: a dict that another thread changes must not be walked.
+        for item in object.cast::<PyDict>()?.items() {
+            let (name, version) = item.extract::<(Text, ModelVersion)>()?;
+            versions.insert(name.0, version.into());
+        }
+        Ok(Self(versions))
     }
 }
 
@@ -299,6 +349,29 @@ fn forced_name(value: core::ForcedToolChoice) -> &'static str {
     match value {
         core::ForcedToolChoice::Constrain => "constrain",
         core::ForcedToolChoice::Refuse => "refuse",
+    }
+}
+
+fn continuation(name: &str) -> PyResult<core::MessagesContinuation> {
+    let all = [core::MessagesContinuation::Continue, core::MessagesContinuation::Close];
+    choose("messages_continuation", name, &all, continuation_name)
+}
+
+fn continuation_name(value: core::MessagesContinuation) -> &'static str {
+    match value {
+        core::MessagesContinuation::Continue => "continue",
+        core::MessagesContinuation::Close => "close",
+    }
+}
+
+fn unsupported(name: &str) -> PyResult<core::Unsupported> {
+    choose("unsupported", name, &[core::Unsupported::Ignore, core::Unsupported::Refuse], unsupported_name)
+}
+
+fn unsupported_name(value: core::Unsupported) -> &'static str {
+    match value {
+        core::Unsupported::Ignore => "ignore",
+        core::Unsupported::Refuse => "refuse",
     }
 }
 

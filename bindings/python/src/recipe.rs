@@ -33,7 +33,7 @@ pub enum Event {
     ToolCallEnd { index: usize },
     /// The output has ended. `reason` is `stop`, `tool_calls`, `length` or `content_filter`. Tokens are counted from ids
     /// and from text chunks that say theirs.
-    Finish { reason: String, stop_sequence: Option<String>, completion_tokens: u32, reasoning_tokens: Option<u32> },
+    Finish { reason: String, stop_sequence: Option<String>, completion_tokens: u64, reasoning_tokens: Option<u64> },
     /// The output has failed.
     Error { message: String, code: String },
 }

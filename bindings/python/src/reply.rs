@@ -294,10 +294,10 @@ macro_rules! protocol {
                 created: u64,
                 prompt_tokens: u64,
                 prompt_cache_hit_tokens: u64,
-            ) -> PyResult<Self> {
-                let usage = crate::stream::prompt_usage(prompt_tokens, prompt_cache_hit_tokens)?;
+            ) -> Self {
+                let usage = PromptUsage { prompt_tokens, prompt_cache_hit_tokens };
                 let ($id, $model, $created, $usage) = (&id.0, &model.0, created, usage);
-                Ok(Self(Mutex::new($new)))
+                Self(Mutex::new($new))
             }
 
             /// Adds a chunk, which is used up by that.

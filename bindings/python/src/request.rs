@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
 use recipe_core::json::Value;
 use recipe_core::request::chat::ChatRequest;
 use recipe_core::request::messages::MessagesRequest as MessagesBody;
@@ -259,12 +259,15 @@ impl ResponsesEcho {
 }
 
 /// Reads a body of the named protocol (`chat_completions`, `messages` or `responses`), or of the one that its shape
-/// shows.
+/// shows. The body is JSON text (`str` or any bytes) or Python objects.
 #[pyfunction]
 #[pyo3(signature = (body, protocol=None))]
 pub fn read_request<'py>(body: &Bound<'py, PyAny>, protocol: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
     let py = body.py();
     let fail = |error| raise(py, error);
+    // What can change while it is read is copied.
+    let changes = body.is_instance_of::<PyByteArray>() || body.is_instance_of::<PyMemoryView>();
+    let body = if changes { &py.get_type::<PyBytes>().call1((body,))? } else { body };
     let body = Body::of(body)?;
     let named = protocol.map(|name| choose("protocol", name, &Protocol::ALL, Protocol::as_str)).transpose()?;
     lock::work(py, body.size(), || {

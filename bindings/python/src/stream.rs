@@ -2,7 +2,6 @@
 
 use std::sync::Mutex;
 
-use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use recipe_core::stream as core;
 
@@ -26,33 +25,21 @@ pub struct PromptUsage(core::PromptUsage);
 impl PromptUsage {
     #[new]
     #[pyo3(signature = (*, prompt_tokens=0, prompt_cache_hit_tokens=0))]
-    fn new(prompt_tokens: u64, prompt_cache_hit_tokens: u64) -> PyResult<Self> {
-        prompt_usage(prompt_tokens, prompt_cache_hit_tokens).map(Self)
+    fn new(prompt_tokens: u64, prompt_cache_hit_tokens: u64) -> Self {
+        Self(core::PromptUsage { prompt_tokens, prompt_cache_hit_tokens })
     }
 
     /// All of the prompt.
     #[getter]
-    fn prompt_tokens(&self) -> u32 {
+    fn prompt_tokens(&self) -> u64 {
         self.0.prompt_tokens
     }
 
     /// The part that came from the prompt cache.
     #[getter]
-    fn prompt_cache_hit_tokens(&self) -> u32 {
+    fn prompt_cache_hit_tokens(&self) -> u64 {
         self.0.prompt_cache_hit_tokens
     }
-}
-
-/// The record of two counts.
-pub fn prompt_usage(prompt_tokens: u64, prompt_cache_hit_tokens: u64) -> PyResult<core::PromptUsage> {
-    Ok(core::PromptUsage {
-        prompt_tokens: count(prompt_tokens)?,
-        prompt_cache_hit_tokens: count(prompt_cache_hit_tokens)?,
-    })
-}
-
-fn count(tokens: u64) -> PyResult<u32> {
-    u32::try_from(tokens).map_err(|_| PyOverflowError::new_err("int too big to convert"))
 }
 
 /// One message of an engine, made with `ready`, `text`, `tokens`, `finish` or `error`.
@@ -66,7 +53,10 @@ impl InferenceChunk {
     pub fn size(&self) -> usize {
         match &self.0 {
             core::InferenceChunk::Text { content, .. } => content.len(),
-            core::InferenceChunk::Tokens { token_ids, .. } => size_of_val(token_ids.as_slice()),
+            core::InferenceChunk::Tokens { token_ids, logprobs } => {
+                let entry = |entry: &core::IdLogprob| size_of_val(entry) + size_of_val(entry.top.as_slice());
+                size_of_val(token_ids.as_slice()) + logprobs.iter().flatten().map(entry).sum::<usize>()
+            }
             _ => 0,
         }
     }
@@ -87,8 +77,8 @@ impl InferenceChunk {
     /// Text, and how many tokens it accounts for.
     #[staticmethod]
     #[pyo3(signature = (content, token_count=0))]
-    fn text(content: Text, token_count: u64) -> PyResult<Self> {
-        Ok(Self(core::InferenceChunk::Text { content: content.0, token_count: count(token_count)? }))
+    fn text(content: Text, token_count: u64) -> Self {
+        Self(core::InferenceChunk::Text { content: content.0, token_count })
     }
 
     /// Token ids, with a pair for each or no log probabilities.
@@ -155,7 +145,7 @@ impl InferenceChunk {
 
     /// How many tokens a `text` chunk accounts for.
     #[getter]
-    fn token_count(&self) -> Option<u32> {
+    fn token_count(&self) -> Option<u64> {
         match self.0 {
             core::InferenceChunk::Text { token_count, .. } => Some(token_count),
             _ => None,

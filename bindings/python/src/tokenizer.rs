@@ -13,6 +13,17 @@ use crate::options::ModelVersion;
 use crate::prompt::RenderedPrompt;
 use crate::text::{read, Text};
 
+/// Ids as a read-only buffer of uint32. A memoryview is one that the stable ABI can make from any bytes.
+pub fn buffer<'py>(py: Python<'py>, ids: &[u32]) -> PyResult<Bound<'py, PyAny>> {
+    let bytes = PyBytes::new_with(py, size_of_val(ids), |bytes| {
+        for (place, id) in bytes.chunks_exact_mut(4).zip(ids) {
+            place.copy_from_slice(&id.to_ne_bytes());
+        }
+        Ok(())
+    })?;
+    PyMemoryView::from(&bytes)?.call_method1("cast", ("I",))
+}
+
 /// A byte-level BPE tokenizer with an added vocabulary. It never changes.
 #[pyclass(frozen, module = "deepseek_recipe._native")]
 pub struct Tokenizer(pub core::Tokenizer);
@@ -57,14 +68,7 @@ impl Tokenizer {
     fn encode_prompt<'py>(&self, prompt: &Bound<'py, RenderedPrompt>) -> PyResult<Bound<'py, PyAny>> {
         let (py, prompt) = (prompt.py(), &prompt.get().0);
         let ids = py.detach(|| self.0.encode_segments(prompt.segments())).map_err(|error| raise(py, error))?;
-        // A memoryview is a buffer that the stable ABI can make from any bytes.
-        let bytes = PyBytes::new_with(py, size_of_val(ids.as_slice()), |bytes| {
-            for (place, id) in bytes.chunks_exact_mut(4).zip(&ids) {
-                place.copy_from_slice(&id.to_ne_bytes());
-            }
-            Ok(())
-        })?;
-        PyMemoryView::from(&bytes)?.call_method1("cast", ("I",))
+        buffer(py, &ids)
     }
 
     /// Returns the id of an added token, or `None`.

@@ -17,6 +17,16 @@ pub(super) fn document(text: &[u8]) -> Result<Value<'_>> {
     Parser::new(text).document().map_err(|fault| fault.into_error(text))
 }
 
+/// The object that a call's arguments are, if they are one. Half a surrogate pair in an escape makes them none: the
+/// prompt shows such arguments as they were sent.
+pub(crate) fn arguments(text: &str) -> Option<Object<'_>> {
+    let mut parser = Parser::new(text.as_bytes());
+    match parser.document() {
+        Ok(Value::Object(object)) if !parser.half_pair => Some(object),
+        _ => None,
+    }
+}
+
 /// Whether a text is one JSON object whose keys are unique at the top.
 pub(crate) fn is_unique_object(text: &str) -> bool {
     let mut parser = Parser::new(text.as_bytes());
@@ -47,11 +57,13 @@ struct Parser<'a> {
     depth: usize,
     /// Whether the outermost object had a repeated key.
     repeated: bool,
+    /// Whether an escape held half a surrogate pair.
+    half_pair: bool,
 }
 
 impl<'a> Parser<'a> {
     fn new(text: &'a [u8]) -> Self {
-        Self { text, at: 0, depth: 0, repeated: false }
+        Self { text, at: 0, depth: 0, repeated: false, half_pair: false }
     }
 
     /// A fault at the byte that was read last.
@@ -310,7 +322,10 @@ fn escape(parser: &mut Parser<'_>) -> Parsed<char> {
                 }
                 parser.at = after;
             }
-            char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER)
+            char::from_u32(first).unwrap_or_else(|| {
+                parser.half_pair = true;
+                char::REPLACEMENT_CHARACTER
+            })
         }
         _ => return parser.fault("invalid escape"),
     })

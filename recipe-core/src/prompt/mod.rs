@@ -15,6 +15,7 @@ use crate::special::{SpecialToken, SpecialTokens};
 use tools::Markup;
 use writer::Writer;
 
+pub(crate) use tools::declarations;
 pub use writer::{RenderedPrompt, Segment};
 
 /// Renders `conversation` with the template of `version`, special tokens spelled as in `tokens`.

@@ -3,7 +3,7 @@
 use super::text::{self, WriteFloat};
 use super::writer::Writer;
 use crate::conversation::{Conversation, ToolCall, ToolDefinition};
-use crate::json::{write_string, Value};
+use crate::json::{self, write_string, Value};
 use crate::special::SpecialToken;
 
 /// How a version spells the markup.
@@ -64,6 +64,12 @@ pub(super) fn write_declarations(writer: &mut Writer, conversation: &Conversatio
     writer.plain(text::TOOLS_END);
 }
 
+/// The part of a prompt that declares the tools.
+pub(crate) fn declarations(prompt: &str) -> Option<&str> {
+    let (_, declared) = prompt.split_once(text::TOOLS_HEAD)?;
+    declared.split_once(text::TOOLS_END).map(|(declared, _)| declared)
+}
+
 /// Shows the tools of a system message, deferred ones too.
 pub(super) fn write_updates(writer: &mut Writer, tools: Option<&[ToolDefinition]>, markup: &Markup) {
     for (i, tool) in tools.unwrap_or_default().iter().enumerate() {
@@ -104,7 +110,7 @@ pub(super) fn write_calls(writer: &mut Writer, calls: &[&ToolCall], markup: &Mar
 
 /// Writes a parameter for each member; arguments that are no JSON object are one parameter as they are.
 fn write_arguments(writer: &mut Writer, arguments: &str, markup: &Markup) {
-    let Ok(Value::Object(object)) = Value::parse(arguments.as_bytes()) else {
+    let Some(object) = json::arguments(arguments) else {
         return write_parameter(writer, "arguments", "true", arguments, markup);
     };
     if object.is_empty() {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use super::custom_input::CustomInput;
 use super::json::{write, write_logprobs, write_optional};
 use super::{CallIds, Chunk, Reply};
 use crate::json::write_string;
@@ -31,6 +32,8 @@ pub struct ChatGenerator {
     head: Arc<Head>,
     /// For reasoning and answer: whether it has text, and whether a call has come since.
     channels: [Seen; 2],
+    /// The number of the open call and the decoder of its arguments, if its tool is a custom one.
+    input: Option<(usize, CustomInput)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,11 +65,12 @@ impl ChatGenerator {
             thinking: request.conversation.thinking_mode,
             starts_in_reasoning: stage.is_some_and(|stage| stage.starts_in_reasoning()),
             usage_everywhere: !request.stream || request.include_usage,
-            tools: Arc::new(OutputTools::new(request.conversation.tools.clone(), Vec::new())),
+            tools: Arc::new(OutputTools::new(request.conversation.tools.clone(), request.custom_tools.clone())),
             call_ids: CallIds::new(seed),
             prompt: PromptUsage::default(),
             head: Arc::default(),
             channels: [Seen::default(); 2],
+            input: None,
         }
     }
 
@@ -115,8 +119,22 @@ impl ChatGenerator {
         }
     }
 
+    /// Ends the open custom call, if there is one. It may have held the begin of its input.
+    fn end_input(&mut self, chunk: &mut dyn FnMut(ChatChunk<'_>)) {
+        let Some((index, mut input)) = self.input.take() else {
+            return;
+        };
+        let rest = input.rest();
+        if !rest.is_empty() {
+            let delta = Delta::CallArguments { index, custom: true, text: rest.into() };
+            chunk(ChatChunk { head: self.head.clone(), delta });
+        }
+    }
+
     fn usage(&self, output: OutputUsage) -> Usage {
-        Usage { prompt: self.prompt, output }
+        // Without thinking the reply has no reasoning, whatever the parser was told.
+        let reasoning_tokens = output.reasoning_tokens.filter(|_| self.thinking);
+        Usage { prompt: self.prompt, output: OutputUsage { reasoning_tokens, ..output } }
     }
 }
 
@@ -143,11 +161,23 @@ impl Reply for ChatGenerator {
                 for seen in &mut self.channels {
                     seen.call = true;
                 }
-                Delta::CallStart { index, id: self.call_ids.next(index), name: name.into() }
+                let custom = self.tools.is_custom(name);
+                self.input = custom.then(|| (index, CustomInput::default()));
+                Delta::CallStart { index, id: self.call_ids.next(index), custom, name: name.into() }
             }
-            Event::CallArguments { index, text } => Delta::CallArguments { index, text: text.into() },
-            Event::CallEnd { .. } => return,
+            Event::CallArguments { index, text } => match &mut self.input {
+                Some((_, input)) => {
+                    let input = input.feed(text);
+                    if input.is_empty() {
+                        return;
+                    }
+                    Delta::CallArguments { index, custom: true, text: input.into() }
+                }
+                None => Delta::CallArguments { index, custom: false, text: text.into() },
+            },
+            Event::CallEnd { .. } => return self.end_input(chunk),
             Event::Finish { reason, usage, .. } => {
+                self.end_input(chunk);
                 let reason = match reason {
                     FinishReason::Stop => "stop",
                     FinishReason::ToolCalls => "tool_calls",
@@ -156,11 +186,11 @@ impl Reply for ChatGenerator {
                 };
                 Delta::Finish { reason, usage: self.usage(usage), error: None }
             }
-            Event::Error { message, code, usage } => Delta::Finish {
-                reason: FAILED,
-                usage: self.usage(usage),
-                error: Some(Failure { message: message.to_owned(), code: code.to_owned() }),
-            },
+            Event::Error { message, code, usage } => {
+                self.end_input(chunk);
+                let error = Some(Failure { message: message.to_owned(), code: code.to_owned() });
+                Delta::Finish { reason: FAILED, usage: self.usage(usage), error }
+            }
         };
         chunk(ChatChunk { head: self.head.clone(), delta });
     }
@@ -175,11 +205,31 @@ pub struct ChatChunk<'a> {
 
 #[derive(Clone, Debug)]
 enum Delta<'a> {
-    Start { in_reasoning: bool },
-    Text { reasoning: bool, text: Cow<'a, str>, logprobs: Option<Arc<[TokenLogprob]>> },
-    CallStart { index: usize, id: String, name: Cow<'a, str> },
-    CallArguments { index: usize, text: Cow<'a, str> },
-    Finish { reason: &'static str, usage: Usage, error: Option<Failure> },
+    Start {
+        in_reasoning: bool,
+    },
+    Text {
+        reasoning: bool,
+        text: Cow<'a, str>,
+        logprobs: Option<Arc<[TokenLogprob]>>,
+    },
+    CallStart {
+        index: usize,
+        id: String,
+        custom: bool,
+        name: Cow<'a, str>,
+    },
+    /// Arguments, or the input of a custom tool.
+    CallArguments {
+        index: usize,
+        custom: bool,
+        text: Cow<'a, str>,
+    },
+    Finish {
+        reason: &'static str,
+        usage: Usage,
+        error: Option<Failure>,
+    },
 }
 
 /// Why a reply failed.
@@ -203,8 +253,8 @@ impl ChatChunk<'_> {
         let delta = match self.delta {
             Delta::Start { in_reasoning } => Delta::Start { in_reasoning },
             Delta::Text { reasoning, text, logprobs } => Delta::Text { reasoning, text: owned(text), logprobs },
-            Delta::CallStart { index, id, name } => Delta::CallStart { index, id, name: owned(name) },
-            Delta::CallArguments { index, text } => Delta::CallArguments { index, text: owned(text) },
+            Delta::CallStart { index, id, custom, name } => Delta::CallStart { index, id, custom, name: owned(name) },
+            Delta::CallArguments { index, custom, text } => Delta::CallArguments { index, custom, text: owned(text) },
             Delta::Finish { reason, usage, error } => Delta::Finish { reason, usage, error },
         };
         ChatChunk { head: self.head, delta }
@@ -243,13 +293,14 @@ impl Chunk for ChatChunk<'_> {
                 self.write_texts(out, *reasoning, text);
                 logprobs_of = logprobs.as_ref().map(|logprobs| (*reasoning, logprobs));
             }
-            Delta::CallStart { index, id, name } => {
+            Delta::CallStart { index, id, custom, name } => {
                 out.push_str("\"tool_calls\":[");
-                write_call(out, *index, id, name, "");
+                write_call(out, *index, id, *custom, name, "");
                 out.push(']');
             }
-            Delta::CallArguments { index, text } => {
-                write(out, format_args!("\"tool_calls\":[{{\"index\":{index},\"function\":{{\"arguments\":"));
+            Delta::CallArguments { index, custom, text } => {
+                let (kind, field) = call_words(*custom);
+                write(out, format_args!("\"tool_calls\":[{{\"index\":{index},\"{kind}\":{{\"{field}\":"));
                 write_string(out, text);
                 out.push_str("}}]");
             }
@@ -301,7 +352,7 @@ impl Usage {
     fn write_json(&self, out: &mut String) {
         let PromptUsage { prompt_tokens, prompt_cache_hit_tokens: hits } = self.prompt;
         let completion = self.output.completion_tokens;
-        let total = u64::from(prompt_tokens) + u64::from(completion);
+        let total = prompt_tokens.saturating_add(completion);
         write(
             out,
             format_args!(
@@ -345,7 +396,9 @@ struct Choice {
 struct Call {
     index: usize,
     id: String,
+    custom: bool,
     name: String,
+    /// The arguments, or the input of a custom tool.
     arguments: String,
 }
 
@@ -387,12 +440,13 @@ impl ChatResponse {
                     choice.logprobs[usize::from(reasoning)].extend(logprobs.iter().cloned());
                 }
             }
-            Delta::CallStart { index, id, name } => {
-                choice.tool_calls.push(Call { index, id, name: name.into_owned(), arguments: String::new() });
+            Delta::CallStart { index, id, custom, name } => {
+                let name = name.into_owned();
+                choice.tool_calls.push(Call { index, id, custom, name, arguments: String::new() });
             }
-            Delta::CallArguments { index, text } => {
-                // The deltas of a call come before the next call starts.
-                if let Some(call) = choice.tool_calls.last_mut().filter(|call| call.index == index) {
+            Delta::CallArguments { index, text, .. } => {
+                // The deltas of a call usually come before the next call starts.
+                if let Some(call) = choice.tool_calls.iter_mut().rfind(|call| call.index == index) {
                     call.arguments.push_str(&text);
                 }
             }
@@ -443,7 +497,7 @@ impl Choice {
                 if place > 0 {
                     out.push(',');
                 }
-                write_call(out, call.index, &call.id, &call.name, &call.arguments);
+                write_call(out, call.index, &call.id, call.custom, &call.name, &call.arguments);
             }
             out.push(']');
         }
@@ -467,12 +521,22 @@ impl Choice {
     }
 }
 
-fn write_call(out: &mut String, index: usize, id: &str, name: &str, arguments: &str) {
+/// The type of a call, and the field that holds what the model wrote.
+fn call_words(custom: bool) -> (&'static str, &'static str) {
+    if custom {
+        ("custom", "input")
+    } else {
+        ("function", "arguments")
+    }
+}
+
+fn write_call(out: &mut String, index: usize, id: &str, custom: bool, name: &str, arguments: &str) {
+    let (kind, field) = call_words(custom);
     write(out, format_args!("{{\"index\":{index},\"id\":"));
     write_string(out, id);
-    out.push_str(",\"type\":\"function\",\"function\":{\"name\":");
+    write(out, format_args!(",\"type\":\"{kind}\",\"{kind}\":{{\"name\":"));
     write_string(out, name);
-    out.push_str(",\"arguments\":");
+    write(out, format_args!(",\"{field}\":"));
     write_string(out, arguments);
     out.push_str("}}");
 }

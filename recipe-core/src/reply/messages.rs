@@ -148,7 +148,7 @@ impl Reply for MessagesGenerator {
 }
 
 impl MessagesGenerator {
-    fn usage(&self, output_tokens: u32) -> Usage {
+    fn usage(&self, output_tokens: u64) -> Usage {
         Usage { prompt: self.prompt, output_tokens }
     }
 }
@@ -210,7 +210,7 @@ enum DeltaKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Usage {
     prompt: PromptUsage,
-    output_tokens: u32,
+    output_tokens: u64,
 }
 
 impl MessagesEvent<'_> {
@@ -396,7 +396,7 @@ enum Block {
         id: String,
         name: String,
         arguments: String,
-        /// Only a finished call is shown.
+        /// Only a finished call is shown in a message that has ended.
         finished: bool,
     },
 }
@@ -423,25 +423,24 @@ impl MessagesResponse {
                 self.model = model.into_owned();
                 self.usage = usage;
             }
-            Kind::BlockStart { start, .. } => self.content.push(match start {
+            Kind::BlockStart { index, start } if index == self.content.len() => self.content.push(match start {
                 BlockStart::Thinking => Block::Thinking { thinking: String::new(), signature: String::new() },
                 BlockStart::Text => Block::Text(String::new()),
                 BlockStart::ToolUse { id, name } => {
                     Block::ToolUse { id, name: name.into_owned(), arguments: String::new(), finished: false }
                 }
             }),
-            Kind::Delta { kind, text, .. } => {
-                // Blocks do not overlap, so a delta belongs to the last one.
-                match (self.content.last_mut(), kind) {
-                    (Some(Block::Thinking { thinking, .. }), DeltaKind::Thinking) => thinking.push_str(&text),
-                    (Some(Block::Thinking { signature, .. }), DeltaKind::Signature) => signature.push_str(&text),
-                    (Some(Block::Text(content)), DeltaKind::Text) => content.push_str(&text),
-                    (Some(Block::ToolUse { arguments, .. }), DeltaKind::Input) => arguments.push_str(&text),
-                    _ => {}
-                }
-            }
-            Kind::BlockStop { cut, .. } => {
-                if let Some(Block::ToolUse { finished, .. }) = self.content.last_mut() {
+            // A block that does not follow the last one has lost its start.
+            Kind::BlockStart { .. } => {}
+            Kind::Delta { index, kind, text } => match (self.content.get_mut(index), kind) {
+                (Some(Block::Thinking { thinking, .. }), DeltaKind::Thinking) => thinking.push_str(&text),
+                (Some(Block::Thinking { signature, .. }), DeltaKind::Signature) => signature.push_str(&text),
+                (Some(Block::Text(content)), DeltaKind::Text) => content.push_str(&text),
+                (Some(Block::ToolUse { arguments, .. }), DeltaKind::Input) => arguments.push_str(&text),
+                _ => {}
+            },
+            Kind::BlockStop { index, cut } => {
+                if let Some(Block::ToolUse { finished, .. }) = self.content.get_mut(index) {
                     *finished = !cut;
                 }
             }
@@ -461,7 +460,10 @@ impl MessagesResponse {
     /// Appends the message as JSON.
     pub fn write_json(&self, out: &mut String) {
         write_message_head(out, &self.id, &self.model);
-        let shown = self.content.iter().filter(|block| !matches!(block, Block::ToolUse { finished: false, .. }));
+        // A call that is still unfinished when the message has ended was cut off: nobody may run half of it.
+        let ended = self.stop_reason.is_some() || self.error.is_some();
+        let shown =
+            self.content.iter().filter(|block| !(ended && matches!(block, Block::ToolUse { finished: false, .. })));
         for (place, block) in shown.enumerate() {
             if place > 0 {
                 out.push(',');

@@ -4,19 +4,20 @@
 mod body;
 mod history;
 
-use super::shape::{shape, FromValue, Late, Lenient, StringOrList};
+use super::shape::{shape, FromValue, Late, Lenient, Says, StringOrList};
 use super::tools::{self, Choice};
 use super::{
-    check_max_tokens, check_stop_sequences, check_top_logprobs, max_tokens_bound, model_version, says_json,
-    settle_reasoning, thinking, AnswerFormat, Checked, ConversationRequest, RequestedEffort, Sampling, ThinkingType,
+    check_fields, check_max_tokens, check_stop_sequences, check_top_logprobs, max_tokens_bound, model_version,
+    says_json, settle_reasoning, thinking, AnswerFormat, Checked, ConversationRequest, RequestedEffort, Sampling,
+    ThinkingType,
 };
 use crate::conversation::{ResponseFormat, ToolDefinition};
 use crate::error::{Error, Result};
 use crate::json::Value;
 use crate::options::{ConversionOptions, InferenceOptions};
 use body::{
-    ChatChoice, ChatMessage, Format, JsonSchemaFormat, RegexFormat, Stop, StreamOptions, TemplateArguments, Thinking,
-    Tool,
+    ChatChoice, ChatMessage, Format, JsonSchemaFormat, Modalities, RegexFormat, Stop, StreamOptions, TemplateArguments,
+    Thinking, Tool,
 };
 use history::History;
 
@@ -49,6 +50,12 @@ shape! {
         "continue_final_message" => continue_final_message: Lenient<bool>,
         "enable_thinking" => enable_thinking: Lenient<bool>,
         "chat_template_kwargs" => template_arguments: Lenient<TemplateArguments>,
+        "logit_bias" => logit_bias: Says,
+        "modalities" => modalities: Modalities,
+        "audio" => audio: Says,
+        "web_search_options" => web_search_options: Says,
+        "functions" => functions: Says,
+        "function_call" => function_call: Says,
     }
 }
 
@@ -71,11 +78,24 @@ impl ChatRequest {
     /// Checks what the body means, and turns it into a conversation. Errors have status 400.
     pub fn convert(self, options: &ConversionOptions) -> Result<ConversationRequest> {
         let version = model_version(options, &self.model)?;
-        let declared: Vec<ToolDefinition> =
-            self.tools.unwrap_or_default().into_iter().map(ToolDefinition::from).collect();
+        check_fields(
+            options,
+            &[
+                ("logit_bias", self.logit_bias),
+                ("modalities", self.modalities.0),
+                ("audio", self.audio),
+                ("web_search_options", self.web_search_options),
+                ("functions", self.functions),
+                ("function_call", self.function_call),
+            ],
+        )?;
+        let declared = self.tools.unwrap_or_default();
         for (i, tool) in declared.iter().enumerate() {
-            tools::check_name(&tool.name, || format!("tools[{i}].function.name"))?;
+            let (name, field) = tool.name();
+            tools::check_name(name, || format!("tools[{i}].{field}"))?;
         }
+        let mut custom = Vec::new();
+        let declared: Vec<ToolDefinition> = declared.into_iter().map(|tool| tool.define(&mut custom)).collect();
         let declares_tools = !declared.is_empty();
 
         let template = self.template_arguments.0.as_ref();
@@ -102,7 +122,7 @@ impl ChatRequest {
         }
 
         let choice = self.tool_choice.map_or(Choice::Auto, |choice| choice.0);
-        let chosen = tools::choose(declared, choice, thinking, options)?;
+        let chosen = tools::choose(declared, custom, choice, thinking, options)?;
         if json_object && prefixed {
             return Err(Error::conversion("response_format json_object should not be used with prefix"));
         }

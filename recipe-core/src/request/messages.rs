@@ -8,11 +8,11 @@ mod source;
 use std::collections::{HashMap, HashSet};
 
 use super::content::Parts;
-use super::shape::{shape, FromValue, Late, StringOrList};
+use super::shape::{shape, FromValue, Late, Says, StringOrList};
 use super::tools::{self, Choice};
 use super::{
-    check_max_tokens, check_stop_sequences, max_tokens_bound, model_version, settle_reasoning, thinking, AnswerFormat,
-    Checked, ConversationRequest, Sampling, ThinkingType,
+    check_fields, check_max_tokens, check_stop_sequences, max_tokens_bound, model_version, settle_reasoning, thinking,
+    AnswerFormat, Checked, ConversationRequest, Sampling, ThinkingType,
 };
 use crate::conversation::{Content, Message, ResponseFormat, ToolDefinition};
 use crate::error::{Error, Result};
@@ -41,6 +41,9 @@ shape! {
     }
     also {
         "output_format" => output_format: Late<OutputFormat>,
+        "mcp_servers" => mcp_servers: Says,
+        "container" => container: Says,
+        "context_management" => context_management: Says,
     }
 }
 
@@ -62,7 +65,19 @@ impl MessagesRequest {
 
     /// Checks what the body means, and turns it into a conversation. Errors have status 400.
     pub fn convert(self, options: &ConversionOptions) -> Result<ConversationRequest> {
-        let version = model_version(options, &self.model)?;
+        let version = match model_version(options, &self.model) {
+            // The hosted endpoint of this protocol takes any name.
+            Err(_) if options.hosted_names => ModelVersion::DeepseekV41Flash,
+            version => version?,
+        };
+        check_fields(
+            options,
+            &[
+                ("mcp_servers", self.mcp_servers),
+                ("container", self.container),
+                ("context_management", self.context_management),
+            ],
+        )?;
         let Declared { tools, strict_by_name, dropped } =
             Declared::read(self.tools.unwrap_or_default(), version, options)?;
         let declares_tools = !tools.is_empty() || !dropped.is_empty();
@@ -88,7 +103,7 @@ impl MessagesRequest {
             Choice::Named(name) if tools.is_empty() && declares_tools => return Err(tools::unknown_tool(&name)),
             choice => choice,
         };
-        let mut chosen = tools::choose(tools, choice, thinking, options)?;
+        let mut chosen = tools::choose(tools, Vec::new(), choice, thinking, options)?;
         // Strictness is passed on, but unlike in Chat it changes no schema.
         for tool in &mut chosen.tools {
             tool.strict = strict_by_name.get(&tool.name).copied();

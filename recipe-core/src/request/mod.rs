@@ -20,11 +20,11 @@ use crate::error::{Error, Result};
 use crate::json::{Number, Value};
 use crate::options::{
     ConstraintKind, ConversionOptions, InferenceOptions, ModelVersion, OutputConstraint, ParsingOptions,
-    ReasoningContentBehavior, ThinkingInitialStage,
+    ReasoningContentBehavior, ThinkingInitialStage, Unsupported,
 };
 use crate::schema;
 use responses::{NamespaceToolMap, ResponsesEcho};
-use shape::{names, FromValue};
+use shape::{names, FromValue, Says};
 use tools::Chosen;
 
 /// What every protocol's request becomes.
@@ -94,12 +94,30 @@ impl ConversationRequest {
 
 /// The model that a name stands for.
 fn model_version(options: &ConversionOptions, name: &str) -> Result<ModelVersion> {
-    let known = &options.model_versions_by_name;
-    known.get(name).copied().ok_or_else(|| {
-        let names: Vec<&str> = known.keys().map(String::as_str).collect();
+    options.model_version(name).ok_or_else(|| {
+        let names: Vec<&str> = options.model_versions_by_name.keys().map(String::as_str).collect();
         let names = names.join(", ");
         Error::conversion(format!("The supported API model names are {names}, but you passed {name}.")).at("model")
     })
+}
+
+/// Where the options refuse what is not served, the error of `name`, a field or a type, that stands at `path`.
+fn check_served(options: &ConversionOptions, name: &str, path: impl FnOnce() -> String) -> Result<()> {
+    match options.unsupported {
+        Unsupported::Ignore => Ok(()),
+        Unsupported::Refuse => {
+            let path = path();
+            Err(Error::conversion(format!("{path}: '{name}' is not supported")).at(path))
+        }
+    }
+}
+
+/// The same for the first of these fields of the body that says something.
+fn check_fields(options: &ConversionOptions, fields: &[(&str, Says)]) -> Result<()> {
+    match fields.iter().find(|(_, says)| says.0) {
+        Some((field, _)) => check_served(options, field, || (*field).to_owned()),
+        None => Ok(()),
+    }
 }
 
 names! {

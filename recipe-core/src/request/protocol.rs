@@ -92,14 +92,14 @@ impl Protocol {
             signs.read_message(message);
         }
         for tool in body.get("tools").and_then(Value::as_array).unwrap_or_default() {
-            signs.chat |= tool.get("function").is_some();
+            signs.chat |= nests_a_tool(tool);
             signs.messages |= tool.get("input_schema").is_some();
         }
         match body.get("tool_choice") {
             Some(Value::String(_)) => signs.chat = true,
             Some(choice) => {
                 let kind = choice.get("type").and_then(Value::as_str);
-                signs.chat |= choice.get("function").is_some();
+                signs.chat |= nests_a_tool(choice);
                 signs.messages |= matches!(kind, Some("auto" | "any" | "tool" | "none"));
             }
             None => {}
@@ -110,8 +110,8 @@ impl Protocol {
 
         let ambiguous = |protocols: &str| {
             Err(Error::argument(format!(
-                "this body can be one of {protocols}: say which with protocol=\"chat_completions\", \"messages\" or \
-                 \"responses\""
+                "this body can be one of {protocols}: say which with the argument protocol, chat_completions, messages \
+                 or responses"
             )))
         };
         match (input, messages.is_some()) {
@@ -127,6 +127,11 @@ impl Protocol {
             },
         }
     }
+}
+
+/// Whether a tool or a choice has its fields one level down, as in Chat Completions alone.
+fn nests_a_tool(value: &Value<'_>) -> bool {
+    value.get("function").is_some() || value.get("custom").is_some()
 }
 
 struct Signs {

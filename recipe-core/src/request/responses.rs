@@ -13,11 +13,11 @@ use std::sync::Arc;
 pub(crate) use declared::TOOL_SEARCH;
 pub use echo::ResponsesEcho;
 
-use super::shape::{shape, FromValue, Lenient, StringOrList};
+use super::shape::{shape, FromValue, Lenient, Says, StringOrList};
 use super::tools::{self, Choice};
 use super::{
-    check_max_tokens, check_top_logprobs, max_tokens_bound, model_version, says_json, settle_reasoning, thinking,
-    AnswerFormat, Checked, ConversationRequest, Sampling,
+    check_fields, check_max_tokens, check_top_logprobs, max_tokens_bound, model_version, says_json, settle_reasoning,
+    thinking, AnswerFormat, Checked, ConversationRequest, Sampling,
 };
 use crate::conversation::{Content, Message, ResponseFormat};
 use crate::error::{Error, Result};
@@ -49,6 +49,10 @@ shape! {
     }
     also {
         "parallel_tool_calls" => parallel_tool_calls: Lenient<bool>,
+        "previous_response_id" => previous_response_id: Says,
+        "conversation" => conversation: Says,
+        "background" => background: Says,
+        "prompt" => prompt: Says,
     }
 }
 
@@ -85,6 +89,15 @@ impl ResponsesRequest {
     /// Checks what the body means, and turns it into a conversation. Errors have status 400.
     pub fn convert(self, options: &ConversionOptions) -> Result<ConversationRequest> {
         let version = model_version(options, &self.model)?;
+        check_fields(
+            options,
+            &[
+                ("previous_response_id", self.previous_response_id),
+                ("conversation", self.conversation),
+                ("background", self.background),
+                ("prompt", self.prompt),
+            ],
+        )?;
         let echo = Arc::new(self.echo());
         let mut names = ToolNames::new(version, options);
         let declared = self.tools.unwrap_or_default();
@@ -119,8 +132,7 @@ impl ResponsesRequest {
         custom.extend(history.custom);
         settle_reasoning(&mut messages, thinking, !declared.is_empty(), options, "reasoning_text")?;
 
-        let mut chosen = tools::choose(declared, choice(self.tool_choice, options)?, thinking, options)?;
-        chosen.custom = custom;
+        let chosen = tools::choose(declared, custom, choice(self.tool_choice, options)?, thinking, options)?;
         chosen.load(&mut messages);
 
         let answer = match self.text.map(|text| text.format.0) {

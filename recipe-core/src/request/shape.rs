@@ -148,6 +148,27 @@ impl<T: FromValue> FromValue for Lenient<T> {
     }
 }
 
+/// Whether a field that is not served says something. Null, false, and what is empty say nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Says(pub(crate) bool);
+
+impl FromValue for Says {
+    fn from_value(value: Value<'_>) -> Result<Self> {
+        Ok(Self(match value {
+            Value::Null => false,
+            Value::Bool(set) => set,
+            Value::String(text) => !text.is_empty(),
+            Value::Array(items) => !items.is_empty(),
+            Value::Object(object) => !object.is_empty(),
+            Value::Number(_) => true,
+        }))
+    }
+
+    fn absent(_field: &str) -> Result<Self> {
+        Ok(Self(false))
+    }
+}
+
 /// A field that the reference ignores and we honour: its fault waits until the reference would have refused.
 #[derive(Debug)]
 pub(crate) struct Late<T>(Result<Option<T>>);

@@ -113,19 +113,21 @@ pub(crate) struct Chosen {
     pub(crate) custom: Vec<CustomTool>,
 }
 
-/// Checks the declared tools and applies the choice. With `Choice::None` nothing is checked.
+/// Checks the declared tools, of which some are `custom`, and applies the choice. With `Choice::None` nothing is
+/// checked.
 pub(crate) fn choose(
     mut tools: Vec<ToolDefinition>,
+    custom: Vec<CustomTool>,
     choice: Choice,
     thinking: bool,
     options: &ConversionOptions,
 ) -> Result<Chosen> {
     if matches!(choice, Choice::None) {
-        return Ok(Chosen { tools: Vec::new(), choice: ToolChoice::None, allowed: None, custom: Vec::new() });
+        return Ok(Chosen { tools: Vec::new(), choice: ToolChoice::None, allowed: None, custom });
     }
     check_definitions(&mut tools)?;
     if tools.is_empty() {
-        return Ok(Chosen { tools, choice: ToolChoice::Auto, allowed: None, custom: Vec::new() });
+        return Ok(Chosen { tools, choice: ToolChoice::Auto, allowed: None, custom });
     }
     let place = |name: &str| tools.iter().position(|tool| tool.name == name).ok_or_else(|| unknown_tool(name));
     let (required, only, allowed) = match choice {
@@ -141,7 +143,7 @@ pub(crate) fn choose(
         tools = vec![tools.swap_remove(only)];
     }
     let choice = if required { ToolChoice::Required } else { ToolChoice::Auto };
-    Ok(Chosen { tools, choice, allowed, custom: Vec::new() })
+    Ok(Chosen { tools, choice, allowed, custom })
 }
 
 /// The error of a choice that names no declared tool.

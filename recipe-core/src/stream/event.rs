@@ -83,18 +83,18 @@ pub enum FinishReason {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PromptUsage {
     /// All of the prompt.
-    pub prompt_tokens: u32,
+    pub prompt_tokens: u64,
     /// The part that came from the prompt cache.
-    pub prompt_cache_hit_tokens: u32,
+    pub prompt_cache_hit_tokens: u64,
 }
 
 /// What an output cost, in tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OutputUsage {
     /// All of the output.
-    pub completion_tokens: u32,
+    pub completion_tokens: u64,
     /// The tokens of the reasoning's text; `None` where the output could hold none or no tokenizer counts it.
-    pub reasoning_tokens: Option<u32>,
+    pub reasoning_tokens: Option<u64>,
 }
 
 /// The log probability of one output token, with alternatives.

@@ -105,6 +105,15 @@ struct JsonValue {
     escape: bool,
 }
 
+/// How skipping ended.
+enum Skipped {
+    Done,
+    /// More may come.
+    Wait,
+    /// A stop sequence matched, the one with this number.
+    Stop(usize),
+}
+
 /// How a step ended.
 #[derive(PartialEq)]
 enum Step {
@@ -213,8 +222,13 @@ impl Machine {
 
     /// Skips what is to be skipped, and a repeated `<think>`; then looks through the text.
     fn enter(&mut self) -> Step {
-        if !self.skip_space() {
-            return self.waits_in(State::Enter);
+        match self.skip_space() {
+            Skipped::Done => {}
+            Skipped::Wait => return self.waits_in(State::Enter),
+            Skipped::Stop(index) => {
+                self.over = Some((FinishReason::Stop, Some(index)));
+                return Step::Wait;
+            }
         }
         if self.place == Place::Reasoning && self.at_start {
             match self.markers.spelled_at(&self.input, &self.markers.thinking_start, self.pos) {
@@ -229,15 +243,12 @@ impl Machine {
         }
         self.at_start = false;
         self.skip = Skip::Nothing;
-        let tags = self.options.parse_tool_calls;
-        let stage = self.options.thinking_initial_stage;
-        let json = self.options.parse_json_output && stage != Some(ThinkingInitialStage::ContentContinuation);
-        let looks = Looks { tags, stops: false, brackets: false };
+        let looks = Looks { tags: self.options.parse_tool_calls, stops: false, brackets: false };
         let scan = |looks| Scan::new(self.pos, looks, &self.markers);
         let state = match self.place {
             Place::Reasoning => State::Text(scan(looks)),
             Place::AfterJson => State::After(scan(looks)),
-            Place::Content if json => {
+            Place::Content if self.seeks_json() => {
                 State::Seek { scan: scan(Looks { brackets: true, ..looks }), kept: Vec::new(), start: self.pos }
             }
             Place::Content => State::Text(scan(Looks { stops: true, ..looks })),
@@ -245,11 +256,17 @@ impl Machine {
         self.goes_to(state)
     }
 
-    /// Drops line breaks, or all white space, with the empty pieces among them. False: more may come.
-    fn skip_space(&mut self) -> bool {
+    /// Whether the answer is the JSON value in it.
+    fn seeks_json(&self) -> bool {
+        let stage = self.options.thinking_initial_stage;
+        self.options.parse_json_output && stage != Some(ThinkingInitialStage::ContentContinuation)
+    }
+
+    /// Drops line breaks, or all white space, with the empty pieces among them.
+    fn skip_space(&mut self) -> Skipped {
         let empty = self.empty_at_start.take();
         if self.skip == Skip::Nothing {
-            return true;
+            return Skipped::Done;
         }
         let first = self.pos;
         let limit = self.input.limit();
@@ -257,16 +274,22 @@ impl Machine {
         while self.pos < limit && skipped(self.input.byte(self.pos)) {
             self.pos += 1;
         }
+        // Of the stop sequences only a line break by itself matches among those before the answer.
+        if self.pos > first && self.place == Place::Content && self.skip == Skip::Newlines && !self.seeks_json() {
+            if let Some(index) = self.options.stop_sequences.iter().position(|stop| stop == "\n") {
+                return Skipped::Stop(index);
+            }
+        }
         let taken = self.input.take_empty(first, self.pos);
-        // Empty pieces at the start of the output wait for the first piece with text.
-        let empty = empty.map(|before| before + taken);
+        // Empty pieces at the start of the output wait for the first piece with text, unless a line break comes.
+        let empty = empty.filter(|_| self.pos == first).map(|before| before + taken);
         if self.pos < limit {
             self.input.put_empty(self.pos, empty.unwrap_or(0));
         } else if !self.input.ended {
             self.empty_at_start = empty;
-            return false;
+            return Skipped::Wait;
         }
-        true
+        Skipped::Done
     }
 
     fn channel(&self) -> Option<Channel> {

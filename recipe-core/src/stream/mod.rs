@@ -21,7 +21,7 @@ use crate::conversation::ToolDefinition;
 use crate::error::{Error, Result};
 use crate::json::Value;
 use crate::options::ParsingOptions;
-use crate::tokenizer::{Decoder, Token, Tokenizer};
+use crate::tokenizer::{Decoder, Token, TokenCounter, Tokenizer};
 use input::Kind;
 use machine::Machine;
 
@@ -46,7 +46,7 @@ pub enum InferenceChunk {
         /// The text; special tokens spelled out.
         content: String,
         /// Its tokens.
-        token_count: u32,
+        token_count: u64,
     },
     /// Token ids, with log probabilities for each or for none.
     Tokens {
@@ -99,7 +99,7 @@ impl OutputTools {
         Self { tools, custom }
     }
 
-    fn is_custom(&self, name: &str) -> bool {
+    pub(crate) fn is_custom(&self, name: &str) -> bool {
         self.custom.iter().any(|custom| custom == name)
     }
 
@@ -116,9 +116,9 @@ pub struct StreamProcessor {
     decoder: Decoder,
     /// The log probabilities of the ids whose bytes wait in the decoder.
     waiting_logprobs: Vec<TokenLogprob>,
-    completion_tokens: u32,
-    /// The reasoning so far, if its tokens are to be counted.
-    reasoning: Option<String>,
+    completion_tokens: u64,
+    /// The tokens of the reasoning so far, if they are to be counted.
+    reasoning: Option<TokenCounter>,
     phase: Phase,
 }
 
@@ -140,7 +140,7 @@ impl StreamProcessor {
             decoder: Decoder::default(),
             waiting_logprobs: Vec::new(),
             completion_tokens: 0,
-            reasoning: counts.then(String::new),
+            reasoning: counts.then(TokenCounter::default),
             phase: Phase::New,
         }
     }
@@ -167,7 +167,7 @@ impl StreamProcessor {
     }
 
     /// Takes text; see [`InferenceChunk::Text`].
-    pub fn push_text(&mut self, content: &str, token_count: u32, events: &mut Events) -> Result<()> {
+    pub fn push_text(&mut self, content: &str, token_count: u64, events: &mut Events) -> Result<()> {
         self.begin(events)?;
         self.completion_tokens = self.completion_tokens.saturating_add(token_count);
         self.machine.push(content, Kind::Text, None);
@@ -190,8 +190,12 @@ impl StreamProcessor {
                 ids.len()
             )));
         }
+        if ids.is_empty() {
+            // Nothing came: not even the output starts.
+            return Ok(());
+        }
         self.begin(events)?;
-        self.completion_tokens = self.completion_tokens.saturating_add(u32::try_from(ids.len()).unwrap_or(u32::MAX));
+        self.completion_tokens = self.completion_tokens.saturating_add(ids.len() as u64);
         for (place, &id) in ids.iter().enumerate() {
             let logprob = logprobs.map(|logprobs| token_logprob(&tokenizer, id, &logprobs[place]));
             match tokenizer.token(id) {
@@ -304,12 +308,12 @@ impl StreamProcessor {
         self.after_run(before, events);
     }
 
-    /// Keeps the reasoning for its count, and finishes where the machine ended by itself.
+    /// Counts the reasoning, and finishes where the machine ended by itself.
     fn after_run(&mut self, before: usize, events: &mut Events) {
-        if let Some(reasoning) = &mut self.reasoning {
+        if let (Some(reasoning), Some(tokenizer)) = (&mut self.reasoning, &self.tokenizer) {
             for event in events.iter_from(before) {
                 if let Event::Reasoning { text, .. } = event {
-                    reasoning.push_str(text);
+                    reasoning.push(tokenizer, text);
                 }
             }
         }
@@ -323,8 +327,7 @@ impl StreamProcessor {
         let reasoning_tokens = self.reasoning.as_ref().zip(self.tokenizer.as_ref());
         OutputUsage {
             completion_tokens: self.completion_tokens,
-            reasoning_tokens: reasoning_tokens
-                .map(|(text, tokenizer)| u32::try_from(tokenizer.encode(text).len()).unwrap_or(u32::MAX)),
+            reasoning_tokens: reasoning_tokens.map(|(reasoning, tokenizer)| reasoning.total(tokenizer) as u64),
         }
     }
 }

@@ -21,6 +21,7 @@ pub(super) struct AddedTokens {
     by_spelling: FxHashMap<Box<str>, u32>,
     verbatim: Matcher,
     normalized: Matcher,
+    has_white_space: bool,
 }
 
 /// A run of a text that is cut at added tokens.
@@ -49,7 +50,8 @@ impl AddedTokens {
         }
         let verbatim = Matcher::new(tokens.iter().filter(|token| !token.normalized))?;
         let normalized = Matcher::new(tokens.iter().filter(|token| token.normalized))?;
-        Ok(Self { by_id: tokens, by_spelling, verbatim, normalized })
+        let has_white_space = tokens.iter().any(|token| token.spelling.contains([' ', '\n']));
+        Ok(Self { by_id: tokens, by_spelling, verbatim, normalized, has_white_space })
     }
 
     /// The id of a spelling.
@@ -61,6 +63,11 @@ impl AddedTokens {
     pub(super) fn spelling(&self, id: u32) -> Option<&str> {
         let place = self.by_id.binary_search_by_key(&id, |token| token.id).ok()?;
         Some(&self.by_id[place].spelling)
+    }
+
+    /// Whether a spelling holds a space or a line break.
+    pub(super) fn has_white_space(&self) -> bool {
+        self.has_white_space
     }
 
     /// Cuts a text at every spelling: leftmost, and the longest one there.

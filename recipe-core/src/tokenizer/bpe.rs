@@ -1,44 +1,63 @@
 //! The vocabulary and its merges: one piece to ids, one id to bytes. Knows no splitter and no added tokens.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::hash::Hasher;
 
 use rustc_hash::FxHasher;
 
-/// No id: vocabularies are far smaller.
-const NONE: u32 = u32::MAX;
+use cache::PieceCache;
+use characters::Characters;
+pub(super) use merge::Merger;
+pub(super) use tables::ID_BITS;
+use tables::{IdTable, Key, Products, ShortTokens, KEY_BYTES};
 
-/// Pieces up to this many bytes are merged by scanning for the lowest rank, longer ones with a heap.
-const SCAN_LIMIT: usize = 64;
+mod cache;
+mod characters;
+mod merge;
+mod tables;
+
+/// No id: vocabularies are far smaller.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// The parts of a token that no merge makes.
+pub(super) const NO_PARTS: (u32, u32) = (NONE, NONE);
+
+/// The longest piece whose ids are kept: nine words, but for a byte that says how long it is. Of Chinese pieces, two
+/// in a hundred are longer.
+const CACHED_BYTES: usize = 71;
 
 /// The bytes of all tokens, by id.
 #[derive(Default)]
 pub(super) struct TokenBytes {
     bytes: Vec<u8>,
     ends: Vec<u32>,
+    longest: usize,
+    /// How many have no place in [`ShortTokens`].
+    long: usize,
 }
 
 impl TokenBytes {
     /// Room for this many tokens.
     pub(super) fn with_capacity(tokens: usize, bytes: usize) -> Self {
-        Self { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(tokens) }
+        Self { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(tokens), ..Self::default() }
     }
 
     /// Adds the token with the next id. One without bytes is an id that the vocabulary does not have.
     pub(super) fn push(&mut self, token: &[u8]) {
         self.bytes.extend_from_slice(token);
-        self.end_token();
+        self.end_token(token.len());
     }
 
     /// Adds the token that is `left` and `right` joined.
     fn push_joined(&mut self, left: u32, right: u32) {
+        let before = self.bytes.len();
         self.bytes.extend_from_within(self.range(left));
         self.bytes.extend_from_within(self.range(right));
-        self.end_token();
+        self.end_token(self.bytes.len() - before);
     }
 
-    fn end_token(&mut self) {
+    fn end_token(&mut self, length: usize) {
+        self.longest = self.longest.max(length);
+        self.long += usize::from(length > ShortTokens::BYTES);
         let end = u32::try_from(self.bytes.len()).expect("callers check that a vocabulary has less than 4 GiB");
         self.ends.push(end);
     }
@@ -64,20 +83,35 @@ impl TokenBytes {
     }
 }
 
-/// A byte-level BPE vocabulary. Ids of merge products rise with the rank of the merge.
+/// A piece of up to [`ShortTokens::BYTES`] on its way through a table.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Prepared {
+    key: Key,
+    hash: u64,
+}
+
+/// A byte-level BPE vocabulary. Ids of merge products rise with the rank of the merge, and a product has a higher id
+/// than a product that it is made of.
 pub(super) struct Vocabulary {
     tokens: TokenBytes,
     byte_ids: [u32; 256],
     /// The two tokens that merge to an id, by id.
-    parts: Vec<Option<(u32, u32)>>,
-    /// (left, right) to the product.
-    products: IdTable,
-    /// Bytes to the token that merging makes of them.
-    whole: IdTable,
+    parts: Vec<(u32, u32)>,
+    products: Products,
+    /// The products of two bytes, by both.
+    byte_products: Box<[u32]>,
+    /// Bytes to the token that merging makes of them, up to [`ShortTokens::BYTES`] and above.
+    short: ShortTokens,
+    long: IdTable,
+    characters: Characters,
+    /// Room for the pieces of a few megabytes of text: 2 and 3 MB.
+    short_pieces: PieceCache<2, 5>,
+    long_pieces: PieceCache<9, 14>,
 }
 
 impl Vocabulary {
     /// A vocabulary where ids go on from `first`: 256 single bytes, then the products of `merges` in rank order.
+    /// Merging must make each token of its bytes.
     pub(super) fn consecutive(first: u32, bytes: &[u8], merges: impl ExactSizeIterator<Item = (u32, u32)>) -> Self {
         let size = first as usize + bytes.len() + merges.len();
         // A token of a released vocabulary has under 8 bytes on average.
@@ -89,32 +123,54 @@ impl Vocabulary {
             tokens.push(&[byte]);
         }
         let mut parts = Vec::with_capacity(size);
-        parts.resize(tokens.len(), None);
+        parts.resize(tokens.len(), NO_PARTS);
         for (left, right) in merges {
-            parts.push(Some((left, right)));
+            parts.push((left, right));
             tokens.push_joined(left, right);
         }
         let mut vocabulary = Self::new(tokens, byte_ids, parts);
-        for id in first..size as u32 {
-            vocabulary.take_whole(id);
-        }
+        vocabulary.take_whole(first..size as u32);
         vocabulary
     }
 
     /// A vocabulary where `parts` says, for each id, which two tokens make it. No token is taken whole yet.
-    pub(super) fn new(tokens: TokenBytes, byte_ids: [u32; 256], parts: Vec<Option<(u32, u32)>>) -> Self {
-        let mut products = IdTable::new(parts.len());
-        for (id, parts) in (0..).zip(&parts) {
-            if let Some((left, right)) = *parts {
-                products.insert(hash_pair(left, right), id);
+    /// Ids have [`ID_BITS`] bits.
+    pub(super) fn new(tokens: TokenBytes, byte_ids: [u32; 256], parts: Vec<(u32, u32)>) -> Self {
+        let mut products = Products::new(parts.len());
+        let mut byte_products = vec![NONE; 1 << 16].into_boxed_slice();
+        for (id, &(left, right)) in (0..).zip(&parts) {
+            if left != NONE {
+                products.insert(left, right, id);
+                if let [first, second] = *tokens.get(id) {
+                    byte_products[usize::from(first) << 8 | usize::from(second)] = id;
+                }
             }
         }
-        Self { whole: IdTable::new(tokens.len()), tokens, byte_ids, parts, products }
+        Self {
+            short: ShortTokens::new(tokens.len()),
+            long: IdTable::new(tokens.long),
+            tokens,
+            byte_ids,
+            parts,
+            products,
+            byte_products,
+            characters: Characters::none(),
+            short_pieces: PieceCache::new(1 << 15),
+            long_pieces: PieceCache::new(1 << 14),
+        }
     }
 
-    /// Says that a piece with the bytes of `id` is this one token. It must be what merging makes of them.
-    pub(super) fn take_whole(&mut self, id: u32) {
-        self.whole.insert(hash_bytes(self.tokens.get(id)), id);
+    /// Says, once, which ids stand for a whole piece: merging must make each of them of its bytes.
+    pub(super) fn take_whole(&mut self, ids: impl Iterator<Item = u32> + Clone) {
+        for id in ids.clone() {
+            let token = self.tokens.get(id);
+            if token.len() <= ShortTokens::BYTES {
+                self.short.insert(Key::new(token, 0, token.len()), id);
+            } else {
+                self.long.insert(hash_bytes(token), id);
+            }
+        }
+        self.characters = Characters::new(&self.tokens, ids);
     }
 
     /// The bytes of `id`, empty for an id that the vocabulary does not have.
@@ -127,175 +183,137 @@ impl Vocabulary {
         self.tokens.len()
     }
 
-    /// Appends the ids of one piece.
-    pub(super) fn encode_piece(&self, piece: &[u8], merger: &mut Merger, ids: &mut Vec<u32>) {
-        match self.whole.get(hash_bytes(piece), |id| self.tokens.get(id) == piece) {
+    /// The two tokens that merge to `id`.
+    pub(super) fn parts(&self, id: u32) -> Option<(u32, u32)> {
+        Some(self.parts[id as usize]).filter(|&parts| parts != NO_PARTS)
+    }
+
+    /// Appends the ids of the piece `text[start..end]`, which is not empty.
+    pub(super) fn encode_piece(&self, text: &[u8], start: usize, end: usize, merger: &mut Merger, ids: &mut Vec<u32>) {
+        self.encode_prepared(text, start, end, self.prepare_piece(text, start, end), merger, ids);
+    }
+
+    /// The first step of [`encode_piece`](Self::encode_piece): asks for the memory that the second one reads.
+    #[inline(always)]
+    pub(super) fn prepare_piece(&self, text: &[u8], start: usize, end: usize) -> Prepared {
+        if end - start > ShortTokens::BYTES {
+            return Prepared::default();
+        }
+        let key = Key::new(text, start, end);
+        let hash = key.hash();
+        self.short.prefetch(hash);
+        Prepared { key, hash }
+    }
+
+    /// The second step of [`encode_piece`](Self::encode_piece).
+    #[inline(always)]
+    pub(super) fn encode_prepared(
+        &self,
+        text: &[u8],
+        start: usize,
+        end: usize,
+        Prepared { key, hash }: Prepared,
+        merger: &mut Merger,
+        ids: &mut Vec<u32>,
+    ) {
+        if end - start > ShortTokens::BYTES {
+            return self.encode_long(text, start, end, merger, ids);
+        }
+        match self.short.get(key, hash) {
             Some(id) => ids.push(id),
-            None => self.merge_piece(piece, merger, ids),
+            None => self.encode_short(key, hash, &text[start..end], merger, ids),
+        }
+    }
+
+    /// A piece that has a key and is no short token.
+    #[inline(never)]
+    fn encode_short(&self, key: Key, hash: u64, piece: &[u8], merger: &mut Merger, ids: &mut Vec<u32>) {
+        let words = [key.low, key.high];
+        if !self.short_pieces.get(hash, &words, ids) {
+            let before = ids.len();
+            merger.merge(self, piece, ids);
+            self.short_pieces.insert(hash, &words, &ids[before..]);
+        }
+    }
+
+    #[inline(never)]
+    fn encode_long(&self, text: &[u8], start: usize, end: usize, merger: &mut Merger, ids: &mut Vec<u32>) {
+        let piece = &text[start..end];
+        if piece.len() > self.tokens.longest.max(CACHED_BYTES) {
+            return merger.merge(self, piece, ids);
+        }
+        let hash = hash_bytes(piece);
+        if let Some(id) = self.long.get(hash, |id| self.tokens.get(id) == piece) {
+            return ids.push(id);
+        }
+        if piece.len() <= KEY_BYTES {
+            let key = Key::new(text, start, end);
+            return self.encode_short(key, key.hash(), piece, merger, ids);
+        }
+        if piece.len() > CACHED_BYTES {
+            return merger.merge(self, piece, ids);
+        }
+        let words = padded(piece);
+        if !self.long_pieces.get(hash, &words, ids) {
+            let before = ids.len();
+            merger.merge(self, piece, ids);
+            self.long_pieces.insert(hash, &words, &ids[before..]);
         }
     }
 
     /// Appends the ids that merging makes of one piece: the lowest rank first, leftmost of equals.
     pub(super) fn merge_piece(&self, piece: &[u8], merger: &mut Merger, ids: &mut Vec<u32>) {
-        if piece.len() <= SCAN_LIMIT {
-            merger.merge_by_scan(self, piece, ids);
-        } else {
-            merger.merge_by_heap(self, piece, ids);
-        }
+        merger.merge(self, piece, ids);
     }
 
     /// The product of two tokens that stand side by side, or `NONE`.
+    #[inline]
     fn product(&self, left: u32, right: u32) -> u32 {
-        let wanted = Some((left, right));
-        self.products.get(hash_pair(left, right), |id| self.parts[id as usize] == wanted).unwrap_or(NONE)
-    }
-}
-
-/// Scratch space of merging, reused from piece to piece.
-#[derive(Default)]
-pub(super) struct Merger {
-    tokens: Vec<u32>,
-    /// The product of each token and the one after it.
-    products: Vec<u32>,
-    nodes: Vec<Node>,
-    heap: BinaryHeap<Reverse<(u32, usize)>>,
-}
-
-/// A token of a long piece: a linked list in place, so that a merge moves nothing.
-struct Node {
-    token: u32,
-    /// The product of this token and the next one; `NONE` too for a node that was merged away.
-    product: u32,
-    previous: usize,
-    next: usize,
-}
-
-/// The end of the list of nodes, in both directions.
-const END: usize = usize::MAX;
-
-impl Merger {
-    fn merge_by_scan(&mut self, vocabulary: &Vocabulary, piece: &[u8], ids: &mut Vec<u32>) {
-        let Self { tokens, products, .. } = self;
-        tokens.clear();
-        tokens.extend(piece.iter().map(|&byte| vocabulary.byte_ids[byte as usize]));
-        products.clear();
-        products.extend(tokens.windows(2).map(|pair| vocabulary.product(pair[0], pair[1])));
-        // The first of equal ones is the leftmost.
-        while let Some((at, &product)) = products.iter().enumerate().min_by_key(|&(_, &product)| product) {
-            if product == NONE {
-                break;
-            }
-            tokens[at] = product;
-            tokens.remove(at + 1);
-            products.remove(at);
-            if at > 0 {
-                products[at - 1] = vocabulary.product(tokens[at - 1], product);
-            }
-            if at < products.len() {
-                products[at] = vocabulary.product(product, tokens[at + 1]);
-            }
-        }
-        ids.extend_from_slice(tokens);
+        self.products.get(left, right)
     }
 
-    fn merge_by_heap(&mut self, vocabulary: &Vocabulary, piece: &[u8], ids: &mut Vec<u32>) {
-        let Self { nodes, heap, .. } = self;
-        nodes.clear();
-        nodes.extend(piece.iter().enumerate().map(|(at, &byte)| Node {
-            token: vocabulary.byte_ids[byte as usize],
-            product: NONE,
-            previous: at.wrapping_sub(1),
-            next: at + 1,
-        }));
-        if let Some(last) = nodes.last_mut() {
-            last.next = END;
-        }
-        heap.clear();
-        for at in 0..nodes.len() {
-            pair_with_next(vocabulary, nodes, heap, at);
-        }
-        while let Some(Reverse((product, at))) = heap.pop() {
-            // Tokens only grow, so a node that still makes this product is the one that was meant.
-            if nodes[at].product != product {
-                continue;
+    /// Whether merging makes just these two tokens of their joined bytes. It must make each of them of its own.
+    ///
+    /// Undoes the merges at the border, the last one first. The two sides are as they are if no merge over the
+    /// border was to be done before one that took its left or right part away. Of equal merges the left one is
+    /// done first.
+    fn are_neighbours(&self, mut left: u32, mut right: u32) -> bool {
+        let (mut left_goes, mut right_goes) = (NONE, NONE);
+        loop {
+            let product = self.product(left, right);
+            if product < left_goes && product <= right_goes && product != NONE {
+                return false;
             }
-            let gone = nodes[at].next;
-            let (previous, next) = (nodes[at].previous, nodes[gone].next);
-            nodes[gone].product = NONE;
-            nodes[at].token = product;
-            nodes[at].next = next;
-            if next != END {
-                nodes[next].previous = at;
+            match (self.parts[left as usize], self.parts[right as usize]) {
+                (NO_PARTS, NO_PARTS) => return true,
+                ((_, end), right_parts) if right_parts == NO_PARTS || (end != NONE && left > right) => {
+                    left_goes = left;
+                    left = end;
+                }
+                (_, (start, _)) => {
+                    right_goes = right;
+                    right = start;
+                }
             }
-            pair_with_next(vocabulary, nodes, heap, at);
-            if previous != END {
-                pair_with_next(vocabulary, nodes, heap, previous);
-            }
-        }
-        let mut at = if nodes.is_empty() { END } else { 0 };
-        while at != END {
-            ids.push(nodes[at].token);
-            at = nodes[at].next;
         }
     }
 }
 
-fn pair_with_next(
-    vocabulary: &Vocabulary,
-    nodes: &mut [Node],
-    heap: &mut BinaryHeap<Reverse<(u32, usize)>>,
-    at: usize,
-) {
-    let next = nodes[at].next;
-    let product = if next == END { NONE } else { vocabulary.product(nodes[at].token, nodes[next].token) };
-    nodes[at].product = product;
-    if product != NONE {
-        heap.push(Reverse((product, at)));
+/// A piece of up to [`CACHED_BYTES`] as words: its bytes, zeros, and its length in the last byte.
+fn padded(piece: &[u8]) -> [u64; 9] {
+    let mut bytes = [0; 72];
+    bytes[..piece.len()].copy_from_slice(piece);
+    bytes[71] = piece.len() as u8;
+    let mut words = [0; 9];
+    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = u64::from_le_bytes(bytes.try_into().expect("chunks have eight bytes"));
     }
-}
-
-/// A hash table of ids; what an id is filed under is known elsewhere. At most half full.
-struct IdTable {
-    slots: Vec<u32>,
-}
-
-impl IdTable {
-    /// Room for this many ids.
-    fn new(capacity: usize) -> Self {
-        Self { slots: vec![NONE; (capacity * 2).next_power_of_two()] }
-    }
-
-    /// Files `id`, which must not be there yet. No more ids than there is room for may be filed.
-    fn insert(&mut self, hash: u64, id: u32) {
-        let mask = self.slots.len() - 1;
-        let mut slot = hash as usize & mask;
-        while self.slots[slot] != NONE {
-            slot = (slot + 1) & mask;
-        }
-        self.slots[slot] = id;
-    }
-
-    fn get(&self, hash: u64, is_wanted: impl Fn(u32) -> bool) -> Option<u32> {
-        let mask = self.slots.len() - 1;
-        let mut slot = hash as usize & mask;
-        while self.slots[slot] != NONE {
-            if is_wanted(self.slots[slot]) {
-                return Some(self.slots[slot]);
-            }
-            slot = (slot + 1) & mask;
-        }
-        None
-    }
-}
-
-fn hash_pair(left: u32, right: u32) -> u64 {
-    let mut hasher = FxHasher::default();
-    hasher.write_u64(u64::from(left) << 32 | u64::from(right));
-    hasher.finish()
+    words
 }
 
 fn hash_bytes(bytes: &[u8]) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write(bytes);
-    hasher.finish()
+    // The tables use the highest bits, which a product mixes best.
+    hasher.finish().wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }

@@ -23,10 +23,11 @@ pub(super) fn tokenizer(version: ModelVersion) -> Tokenizer {
         ModelVersion::DeepseekV4Pro => (&V4, ADDED_V4),
         ModelVersion::DeepseekV41Flash => (&V41, ADDED_V41),
     };
-    loaded.get_or_init(|| Tokenizer { vocabulary: base(), added: Arc::new(added(own_tokens)) }).clone()
+    loaded.get_or_init(|| Tokenizer { vocabulary: vocabulary(), added: Arc::new(added(own_tokens)) }).clone()
 }
 
-fn base() -> Arc<Vocabulary> {
+/// The vocabulary of both versions.
+pub(super) fn vocabulary() -> Arc<Vocabulary> {
     static LOADED: OnceLock<Arc<Vocabulary>> = OnceLock::new();
     LOADED.get_or_init(|| Arc::new(read_base(BASE))).clone()
 }

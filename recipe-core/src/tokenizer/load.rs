@@ -5,7 +5,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::added::{AddedToken, AddedTokens};
-use super::bpe::{Merger, TokenBytes, Vocabulary};
+use super::bpe::{Merger, TokenBytes, Vocabulary, ID_BITS, NONE, NO_PARTS};
+use super::builtin;
 use super::split::PATTERNS;
 use super::Tokenizer;
 use crate::error::{Error, Result};
@@ -22,13 +23,18 @@ pub(super) fn tokenizer(text: &str) -> Result<Tokenizer> {
     check_model(model)?;
     let added = added_tokens(&file)?;
     let spellings = spellings_by_id(model)?;
-    let vocabulary = vocabulary(model, &spellings, &added)?;
+    // Both released files hold the vocabulary that is built in. Its tables need not be made twice.
+    let builtin = builtin::vocabulary();
+    let vocabulary = match is_vocabulary(&builtin, model, &spellings, &added) {
+        true => builtin,
+        false => Arc::new(vocabulary(model, &spellings, &added)?),
+    };
     for id in 0..vocabulary.len() as u32 {
         if let (Some(spelling), false) = (added.spelling(id), vocabulary.bytes(id).is_empty()) {
             return Err(Error::tokenizer(format!("added token {spelling:?} has the id {id} of an ordinary token")));
         }
     }
-    Ok(Tokenizer { vocabulary: Arc::new(vocabulary), added: Arc::new(added) })
+    Ok(Tokenizer { vocabulary, added: Arc::new(added) })
 }
 
 fn missing(name: &str) -> Error {
@@ -153,6 +159,9 @@ fn spellings_by_id<'v>(model: &'v Value<'_>) -> Result<Vec<Option<&'v str>>> {
         if id >= 4 * entries.len() {
             return Err(unsupported("a vocabulary with wide gaps between ids"));
         }
+        if id >> ID_BITS != 0 {
+            return Err(unsupported("a vocabulary of over a million tokens"));
+        }
         if id >= spellings.len() {
             spellings.resize(id + 1, None);
         }
@@ -164,7 +173,7 @@ fn spellings_by_id<'v>(model: &'v Value<'_>) -> Result<Vec<Option<&'v str>>> {
 }
 
 fn vocabulary(model: &Value<'_>, spellings: &[Option<&str>], added: &AddedTokens) -> Result<Vocabulary> {
-    let byte_of = bytes_of_stand_ins();
+    let byte_of = stand_ins();
     let mut tokens = TokenBytes::default();
     let mut ids: FxHashMap<&str, u32> = FxHashMap::default();
     let mut byte_ids = [None; 256];
@@ -197,39 +206,75 @@ fn vocabulary(model: &Value<'_>, spellings: &[Option<&str>], added: &AddedTokens
     let mut merger = Merger::default();
     let mut merged = Vec::new();
     // Only what merging makes of its own bytes may be taken whole.
-    for id in 0..vocabulary.len() as u32 {
+    let is_whole = |&id: &u32| {
         merged.clear();
         vocabulary.merge_piece(vocabulary.bytes(id), &mut merger, &mut merged);
-        if merged == [id] {
-            vocabulary.take_whole(id);
-        }
-    }
+        merged == [id]
+    };
+    let whole: Vec<u32> = (0..vocabulary.len() as u32).filter(is_whole).collect();
+    vocabulary.take_whole(whole.into_iter());
     Ok(vocabulary)
 }
 
-fn read_bytes(spelling: &str, byte_of: &FxHashMap<char, u8>, bytes: &mut Vec<u8>) -> Result<()> {
+/// Whether the file has just the tokens and merges of `vocabulary`.
+fn is_vocabulary(vocabulary: &Vocabulary, model: &Value<'_>, spellings: &[Option<&str>], added: &AddedTokens) -> bool {
+    let byte_of = stand_ins();
+    let spells = |spelling: &str, bytes: &[u8]| {
+        let mut rest = bytes.iter();
+        let is_next = |c: char| rest.next().is_some_and(|&byte| byte_of.get(c as usize) == Some(&Some(byte)));
+        spelling.chars().all(is_next) && rest.next().is_none()
+    };
+    let is_token = |(id, spelling): (u32, &Option<&str>)| match *spelling {
+        Some(spelling) if added.id(spelling) == Some(id) => vocabulary.bytes(id).is_empty(),
+        Some(spelling) => spells(spelling, vocabulary.bytes(id)),
+        None => false,
+    };
+    let products = (0..vocabulary.len() as u32).filter_map(|id| vocabulary.parts(id));
+    let is_merge = |((left, right), merge): ((u32, u32), &Value<'_>)| {
+        parts_of(merge).is_some_and(|(first, second)| {
+            spells(first, vocabulary.bytes(left)) && spells(second, vocabulary.bytes(right))
+        })
+    };
+    let merges = items_of(model, "merges").unwrap_or_default();
+    spellings.len() == vocabulary.len()
+        && merges.len() == products.clone().count()
+        && (0..).zip(spellings).all(is_token)
+        && products.zip(merges).all(is_merge)
+}
+
+/// The two spellings of a merge.
+fn parts_of<'v>(merge: &'v Value<'_>) -> Option<(&'v str, &'v str)> {
+    match merge {
+        Value::String(pair) => pair.split_once(' '),
+        Value::Array(pair) => match &pair[..] {
+            [Value::String(left), Value::String(right)] => Some((&**left, &**right)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+fn read_bytes(spelling: &str, byte_of: &StandIns, bytes: &mut Vec<u8>) -> Result<()> {
     for character in spelling.chars() {
-        bytes.push(*byte_of.get(&character).ok_or_else(|| unsupported("a vocabulary that is not byte level"))?);
+        bytes.push(
+            byte_of
+                .get(character as usize)
+                .copied()
+                .flatten()
+                .ok_or_else(|| unsupported("a vocabulary that is not byte level"))?,
+        );
     }
     Ok(())
 }
 
 /// The two tokens that merge to an id, for each of `size` ids.
-fn parts(model: &Value<'_>, ids: &FxHashMap<&str, u32>, size: usize) -> Result<Vec<Option<(u32, u32)>>> {
+fn parts(model: &Value<'_>, ids: &FxHashMap<&str, u32>, size: usize) -> Result<Vec<(u32, u32)>> {
     let merges = items_of(model, "merges").ok_or_else(|| missing("model.merges"))?;
-    let mut parts = vec![None; size];
+    let mut parts = vec![NO_PARTS; size];
     let mut before = None;
     let mut spelling = String::new();
     for merge in merges {
-        let (left, right) = match merge {
-            Value::String(pair) => pair.split_once(' '),
-            Value::Array(pair) => match &pair[..] {
-                [Value::String(left), Value::String(right)] => Some((&**left, &**right)),
-                _ => None,
-            },
-            _ => None,
-        }
-        .ok_or_else(|| missing("model.merges[]"))?;
+        let (left, right) = parts_of(merge).ok_or_else(|| missing("model.merges[]"))?;
         spelling.clear();
         spelling.push_str(left);
         spelling.push_str(right);
@@ -243,15 +288,26 @@ fn parts(model: &Value<'_>, ids: &FxHashMap<&str, u32>, size: usize) -> Result<V
             return Err(unsupported("merges whose products' ids do not rise with the rank"));
         }
         before = Some(product);
-        parts[product as usize] = Some((left, right));
+        parts[product as usize] = (left, right);
+    }
+    let is_made_later = |part: u32, id: u32| part != NONE && part >= id && parts[part as usize] != NO_PARTS;
+    if (0..).zip(&parts).any(|(id, &(left, right))| is_made_later(left, id) || is_made_later(right, id)) {
+        return Err(unsupported("merges of parts that are made later"));
     }
     Ok(parts)
 }
 
-/// The byte that each printable character of a byte-level vocabulary stands for.
-fn bytes_of_stand_ins() -> FxHashMap<char, u8> {
+/// By code point, the byte that a printable character of a byte-level vocabulary stands for.
+type StandIns = [Option<u8>; 0x144];
+
+fn stand_ins() -> StandIns {
     let is_printable = |byte: &u8| matches!(byte, 0x21..=0x7E | 0xA1..=0xAC | 0xAE..=0xFF);
-    let printable = (0..=255u8).filter(is_printable).map(|byte| (char::from(byte), byte));
-    let others = (0..=255u8).filter(|byte| !is_printable(byte));
-    printable.chain(('\u{100}'..).zip(others)).collect()
+    let mut byte_of = [None; 0x144];
+    for byte in (0..=255u8).filter(is_printable) {
+        byte_of[byte as usize] = Some(byte);
+    }
+    for (place, byte) in byte_of[0x100..].iter_mut().zip((0..=255u8).filter(|byte| !is_printable(byte))) {
+        *place = Some(byte);
+    }
+    byte_of
 }

@@ -13,11 +13,14 @@ use crate::prompt::Segment;
 mod added;
 mod bpe;
 mod builtin;
+mod count;
 mod decode;
 mod load;
+mod parallel;
 mod split;
 mod unicode_tables;
 
+pub use count::TokenCounter;
 pub use decode::Decoder;
 
 /// A byte-level BPE tokenizer with an added vocabulary. Immutable, and cheap to clone.
@@ -75,11 +78,44 @@ impl Tokenizer {
     }
 
     /// Appends the ids of a text, taken by itself, without the added vocabulary.
+    ///
+    /// A text of over 128 KiB is encoded by several threads, which end with the call.
     pub fn encode_plain_into(&self, text: &str, ids: &mut Vec<u32>) {
-        let mut merger = bpe::Merger::default();
-        for piece in split::Pieces::new(text) {
-            self.vocabulary.encode_piece(piece.as_bytes(), &mut merger, ids);
+        if text.len() < parallel::SHORTEST {
+            self.encode_part_into(text, ids);
+        } else {
+            parallel::encode(text, ids, |part, ids| self.encode_part_into(part, ids));
         }
+    }
+
+    fn encode_part_into(&self, text: &str, ids: &mut Vec<u32>) {
+        // Most texts have more bytes a token.
+        ids.reserve(text.len() / 3);
+        #[cfg(target_arch = "x86_64")]
+        if let Some(avx2) = split::Avx2::detect() {
+            // SAFETY: the processor has the features that the function needs.
+            return unsafe { self.encode_with_avx2(avx2, text, ids) };
+        }
+        let mut merger = bpe::Merger::default();
+        split::for_each_piece(text, |start, end| {
+            self.vocabulary.encode_piece(text.as_bytes(), start, end, &mut merger, ids);
+        });
+    }
+
+    /// # Safety
+    ///
+    /// The processor must have the named features. A value of [`split::Avx2`] says that it has.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,bmi1,bmi2")]
+    unsafe fn encode_with_avx2(&self, avx2: split::Avx2, text: &str, ids: &mut Vec<u32>) {
+        let mut merger = bpe::Merger::default();
+        let (vocabulary, bytes) = (&*self.vocabulary, text.as_bytes());
+        split::for_each_piece_in_windows(
+            avx2,
+            text,
+            |start, end| vocabulary.prepare_piece(bytes, start, end),
+            |start, end, prepared| vocabulary.encode_prepared(bytes, start, end, prepared, &mut merger, ids),
+        );
     }
 
     /// The ids of a prompt, segment by segment: special ones from the added vocabulary, plain ones each by itself.

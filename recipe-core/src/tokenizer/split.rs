@@ -11,6 +11,14 @@
 //! all three. What ends at a number or at the CJK range ends like the text itself.
 
 use super::unicode_tables::{class, Class};
+use window::{low_bits, Classify, WINDOW};
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+mod window;
+
+#[cfg(target_arch = "x86_64")]
+pub(super) use avx2::Avx2;
 
 /// The split patterns, as a tokenizer.json spells them.
 pub(super) const PATTERNS: [&str; 3] = [
@@ -27,36 +35,155 @@ pub(super) const PATTERNS: [&str; 3] = [
     ),
 ];
 
-/// The pieces of a text, in order. Joined they are the text; none is empty.
-pub(super) struct Pieces<'a> {
-    rest: &'a str,
-}
-
-impl<'a> Pieces<'a> {
-    pub(super) fn new(text: &'a str) -> Self {
-        Self { rest: text }
+/// Calls `piece(start, end)` for each piece of a text, in order. Joined they are the text; none is empty.
+#[inline(always)]
+pub(super) fn for_each_piece(text: &str, mut piece: impl FnMut(usize, usize)) {
+    let mut at = 0;
+    while at < text.len() {
+        let end = at + piece_end(&text[at..]);
+        piece(at, end);
+        at = end;
     }
 }
 
-impl<'a> Iterator for Pieces<'a> {
-    type Item = &'a str;
-
-    fn next(&mut self) -> Option<&'a str> {
-        let end = first_piece_end(self.rest)?;
-        let (piece, rest) = self.rest.split_at(end);
-        self.rest = rest;
-        Some(piece)
+/// As [`for_each_piece`], many pieces at once where the text is ASCII.
+///
+/// `prepare` is called for all pieces of a window, before `piece` is called for the first one with what it gave: it
+/// can ask for the memory that `piece` reads.
+#[inline(always)]
+pub(super) fn for_each_piece_in_windows<P: Copy + Default>(
+    classify: impl Classify,
+    text: &str,
+    prepare: impl Fn(usize, usize) -> P,
+    mut piece: impl FnMut(usize, usize, P),
+) {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    let mut prepared = [P::default(); WINDOW];
+    let mut ends = [0; WINDOW];
+    while at < bytes.len() {
+        let rest = &bytes[at..];
+        let padded;
+        let window = match rest.first_chunk() {
+            Some(window) => window,
+            None => {
+                padded = padded_window(rest);
+                &padded
+            }
+        };
+        let masks = classify.masks(window);
+        let plain = masks.plain();
+        let ends_here = plain as usize >= rest.len();
+        let mut starts = match plain {
+            0 => 0,
+            _ if ends_here => masks.starts() & low_bits(rest.len() as u32) & !1,
+            _ => masks.starts() & masks.certain(plain) & !1,
+        };
+        let is_stuck = starts == 0 || (plain as usize) < WINDOW;
+        let mut count = 0;
+        let mut start = at;
+        while starts != 0 {
+            let end = at + starts.trailing_zeros() as usize;
+            prepared[count] = prepare(start, end);
+            ends[count] = end;
+            count += 1;
+            start = end;
+            starts &= starts - 1;
+        }
+        for (&end, &prepared) in ends[..count].iter().zip(&prepared) {
+            piece(at, end, prepared);
+            at = end;
+        }
+        if ends_here {
+            piece(at, bytes.len(), prepare(at, bytes.len()));
+            return;
+        }
+        if is_stuck {
+            loop {
+                let end = at + piece_end(&text[at..]);
+                piece(at, end, prepare(at, end));
+                at = end;
+                // A window that begins with other characters has nothing to give.
+                if bytes[at..].iter().take(2).all(u8::is_ascii) {
+                    break;
+                }
+            }
+        }
     }
 }
 
-/// Where the first piece of `text` ends, in bytes. `None` for an empty text.
-fn first_piece_end(text: &str) -> Option<usize> {
-    let first = text.chars().next()?;
+/// Whether pieces end between two such characters, whatever stands before and after them. The texts on both sides
+/// then have the pieces of the whole.
+///
+/// Numbers and the CJK range are split off first, so what is beside them never sees them. A run of letters ends at
+/// white space, which begins a piece of its own there.
+fn is_cut(before: Class, after: Class) -> bool {
+    let is_split_off = |class| matches!(class, Class::Number | Class::Cjk);
+    match (before, after) {
+        (Class::Letter, Class::Blank | Class::Newline) => true,
+        _ => before != after && (is_split_off(before) || is_split_off(after)),
+    }
+}
+
+/// The first place from `from` on where a text can be cut in two that have the same pieces. Not an end of the text.
+pub(super) fn cut_after(text: &str, from: usize) -> Option<usize> {
+    let from = (from..text.len()).find(|&at| text.is_char_boundary(at))?;
+    let mut before = None;
+    for (at, character) in text[from..].char_indices() {
+        let after = class(character);
+        if before.is_some_and(|before| is_cut(before, after)) {
+            return Some(from + at);
+        }
+        before = Some(after);
+    }
+    None
+}
+
+/// The last place before a space or a line feed where a text can be cut in two that have the same pieces.
+pub(super) fn last_cut_before_white_space(text: &str) -> Option<usize> {
+    let mut end = text.len();
+    while let Some(at) = text.as_bytes()[..end].iter().rposition(|byte| matches!(byte, b' ' | b'\n')) {
+        let before = text[..at].chars().next_back().map(class);
+        if before.is_some_and(|before| is_cut(before, Class::Blank)) {
+            return Some(at);
+        }
+        end = at;
+    }
+    None
+}
+
+/// Up to a window of text, and digits behind it: a piece ends at a number as it ends at the end of the text.
+#[inline(always)]
+fn padded_window(rest: &[u8]) -> [u8; WINDOW] {
+    let mut window = [b'0'; WINDOW];
+    window[..rest.len()].copy_from_slice(rest);
+    window
+}
+
+/// Where the run of the CJK range that `text` begins with ends, if it begins with one.
+fn cjk_end(text: &[u8]) -> usize {
+    // As numbers, the bytes of characters are in the order of the characters.
+    let is_cjk = |bytes: &[u8]| {
+        let number = u32::from(bytes[0]) << 16 | u32::from(bytes[1]) << 8 | u32::from(bytes[2]);
+        (0xE4_B880..=0xE9_BEA5).contains(&number) || (0xE3_8180..=0xE3_83BF).contains(&number)
+    };
+    3 * text.chunks_exact(3).take_while(|bytes| is_cjk(bytes)).count()
+}
+
+/// Where the first piece of `text` ends, in bytes.
+fn piece_end(text: &str) -> usize {
+    let cjk = cjk_end(text.as_bytes());
+    if cjk > 0 {
+        return cjk;
+    }
+    let Some(first) = text.chars().next() else {
+        return 0;
+    };
     let after = first.len_utf8();
     let next = class_at(text, after);
-    Some(match (class(first), next) {
+    match (class(first), next) {
         (Class::Number, _) => text.chars().take(3).take_while(|&c| class(c) == Class::Number).map(char::len_utf8).sum(),
-        (Class::Cjk, _) => run_end(text, after, Class::Cjk),
+        (Class::Cjk, _) => after,
         // All ASCII symbols are punctuation in the sense of step 3.
         (Class::Symbol, Some(Class::Letter)) if first.is_ascii() && text.as_bytes()[after].is_ascii_alphabetic() => {
             let letters = text[after..].bytes().take_while(u8::is_ascii_alphabetic).count();
@@ -68,7 +195,7 @@ fn first_piece_end(text: &str) -> Option<usize> {
         (Class::Blank, Some(Class::Symbol)) if first == ' ' => symbols_end(text, after),
         (Class::Blank | Class::Newline, _) => white_space_end(text),
         (Class::Other, _) => gap_end(text),
-    })
+    }
 }
 
 fn class_at(text: &str, at: usize) -> Option<Class> {
@@ -119,4 +246,50 @@ fn gap_end(text: &str) -> usize {
         }
     }
     text.len()
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    fn ends(text: &str, windows: Option<Avx2>) -> Vec<usize> {
+        let mut ends = Vec::new();
+        let mut last = 0;
+        let mut push = |start, end| {
+            assert_eq!(start, last);
+            assert!(start < end);
+            last = end;
+            ends.push(end);
+        };
+        match windows {
+            Some(avx2) => for_each_piece_in_windows(avx2, text, |_, _| (), |start, end, ()| push(start, end)),
+            None => for_each_piece(text, push),
+        }
+        ends
+    }
+
+    /// Windows begin and end everywhere: random texts of few characters, with runs of each length.
+    #[test]
+    fn windows_give_the_same_pieces() {
+        let Some(avx2) = Avx2::detect() else {
+            println!("skipped: this processor has no AVX2");
+            return;
+        };
+        let pools = ["a1! \n\t", "a \n\r!", "zZ09~ \u{b}\n", "ab1 !\u{1}\u{7f}", "aé!中 \n\u{3000}1٣\u{301}", " \na"];
+        let mut state = 1u64;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as usize % below
+        };
+        for n in 0..400_000 {
+            let pool: Vec<char> = pools[n % pools.len()].chars().collect();
+            let mut text = String::new();
+            for _ in 0..random(40) {
+                let unit = pool[random(pool.len())];
+                let longest = if random(10) == 0 { 70 } else { 4 };
+                text.extend(std::iter::repeat_n(unit, 1 + random(longest)));
+            }
+            assert_eq!(ends(&text, Some(avx2)), ends(&text, None), "{text:?}");
+        }
+    }
 }

@@ -26,8 +26,10 @@ pub fn accumulated(chunks: &[Value]) -> Value {
             if call.get("id").is_some() {
                 calls.push(call.clone());
             } else {
-                let arguments = &mut calls.last_mut().unwrap()["function"]["arguments"];
-                let more = call["function"]["arguments"].as_str().unwrap();
+                let custom = call.get("custom").is_some();
+                let (kind, field) = if custom { ("custom", "input") } else { ("function", "arguments") };
+                let arguments = &mut calls.last_mut().unwrap()[kind][field];
+                let more = call[kind][field].as_str().unwrap();
                 *arguments = format!("{}{more}", arguments.as_str().unwrap()).into();
             }
         }

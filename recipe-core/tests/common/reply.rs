@@ -12,11 +12,12 @@ pub fn engine_chunk(value: &Value<'static>) -> InferenceChunk {
     let parts = value.as_array().unwrap();
     let text = |place: usize| parts[place].as_str().unwrap().to_owned();
     let number = |value: &Value<'_>| u32::try_from(integer(value)).unwrap();
+    let tokens = |value: &Value<'_>| u64::try_from(integer(value)).unwrap();
     let logprob = |value: &Value<'_>| value.to_compact().parse::<f32>().unwrap();
     match parts[0].as_str().unwrap() {
         "ready" => {
             let given = |key: &str| parts.get(1)?.get(key);
-            let count = |key: &str| given(key).map_or(0, number);
+            let count = |key: &str| given(key).map_or(0, tokens);
             let usage = PromptUsage {
                 prompt_tokens: count("prompt_tokens"),
                 prompt_cache_hit_tokens: count("prompt_cache_hit_tokens"),
@@ -24,7 +25,7 @@ pub fn engine_chunk(value: &Value<'static>) -> InferenceChunk {
             let system_fingerprint = given("system_fingerprint").and_then(Value::as_str).map(str::to_owned);
             InferenceChunk::Ready { prompt_usage: given("prompt_tokens").map(|_| usage), system_fingerprint }
         }
-        "text" => InferenceChunk::Text { content: text(1), token_count: parts.get(2).map_or(0, number) },
+        "text" => InferenceChunk::Text { content: text(1), token_count: parts.get(2).map_or(0, tokens) },
         "tokens" => {
             let pair = |pair: &Value<'static>| {
                 let pair = pair.as_array().unwrap();

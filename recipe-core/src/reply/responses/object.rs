@@ -321,7 +321,7 @@ fn number_or_null(number: Option<impl ToString>) -> Cow<'static, str> {
 fn write_usage(out: &mut String, prompt: PromptUsage, output: OutputUsage) {
     let PromptUsage { prompt_tokens, prompt_cache_hit_tokens } = prompt;
     let OutputUsage { completion_tokens, reasoning_tokens } = output;
-    let total = u64::from(prompt_tokens) + u64::from(completion_tokens);
+    let total = prompt_tokens.saturating_add(completion_tokens);
     write(
         out,
         format_args!(

@@ -4,7 +4,8 @@ use crate::conversation::{ToolCall, ToolDefinition};
 use crate::error::{Error, Result};
 use crate::json::Value;
 use crate::request::content::Detail;
-use crate::request::shape::{names, read_field, shape, tagged, Defaulted, FromValue, Lenient, StringOrList};
+use crate::request::custom::{self, CustomTool, Grammar};
+use crate::request::shape::{names, read_field, shape, tagged, Defaulted, FromValue, Lenient, Says, StringOrList};
 use crate::request::tools::Choice;
 use crate::request::ThinkingType;
 
@@ -15,6 +16,21 @@ pub(crate) struct Stop(pub(crate) StringOrList<String>);
 impl FromValue for Stop {
     fn from_value(value: Value<'_>) -> Result<Self> {
         StringOrList::read(value, "expected a string or a list").map(Self)
+    }
+}
+
+/// `modalities`: whether audio is among them.
+#[derive(Debug)]
+pub(crate) struct Modalities(pub(crate) Says);
+
+impl FromValue for Modalities {
+    fn from_value(value: Value<'_>) -> Result<Self> {
+        let names = value.as_array().unwrap_or_default();
+        Ok(Self(Says(names.iter().any(|name| name.as_str() == Some("audio")))))
+    }
+
+    fn absent(_field: &str) -> Result<Self> {
+        Ok(Self(Says(false)))
     }
 }
 
@@ -182,11 +198,46 @@ names! {
     }
 }
 
+/// A call in the history.
+#[derive(Debug)]
+pub(crate) enum Call {
+    Function(FunctionCall),
+    Custom(CustomCall),
+}
+
+impl FromValue for Call {
+    fn from_value(value: Value<'_>) -> Result<Self> {
+        if is_custom(&value) {
+            return CustomCall::from_value(value).map(Self::Custom);
+        }
+        FunctionCall::from_value(value).map(Self::Function)
+    }
+}
+
+/// Whether a tool, a call or a choice is of the custom kind, which the reference does not know.
+fn is_custom(value: &Value<'_>) -> bool {
+    value.get("type").and_then(Value::as_str) == Some("custom")
+}
+
 shape! {
-    pub(crate) struct Call = tagged "struct ChatCompletionRequestToolCall" {
+    pub(crate) struct FunctionCall = tagged "struct ChatCompletionRequestToolCall" {
         "id" => id: String,
         "type" => _kind: FunctionType,
         "function" => function: CalledFunction,
+    }
+}
+
+shape! {
+    pub(crate) struct CustomCall = tagged "struct ChatCompletionCustomToolCall" {
+        "id" => id: String,
+        "custom" => custom: CalledCustom,
+    }
+}
+
+shape! {
+    pub(crate) struct CalledCustom = tagged "struct ChatCompletionCustomCall" {
+        "name" => name: String,
+        "input" => input: String,
     }
 }
 
@@ -232,10 +283,50 @@ shape! {
     }
 }
 
+/// A declared tool.
+#[derive(Debug)]
+pub(crate) enum Tool {
+    Function(FunctionTool),
+    Custom(CustomToolBody),
+}
+
+impl FromValue for Tool {
+    fn from_value(value: Value<'_>) -> Result<Self> {
+        if is_custom(&value) {
+            return CustomToolBody::from_value(value).map(Self::Custom);
+        }
+        FunctionTool::from_value(value).map(Self::Function)
+    }
+}
+
 shape! {
-    pub(crate) struct Tool = plain "struct ChatCompletionTool" {
+    pub(crate) struct FunctionTool = plain "struct ChatCompletionTool" {
         "type" => _kind: FunctionType,
         "function" => function: Function,
+    }
+}
+
+shape! {
+    pub(crate) struct CustomToolBody = plain "struct ChatCompletionCustomTool" {
+        "custom" => custom: Custom,
+    }
+}
+
+shape! {
+    pub(crate) struct Custom = plain "struct ChatCompletionCustomDefinition" {
+        "name" => name: String,
+    }
+    also {
+        "description" => description: Lenient<String>,
+        "format" => format: Lenient<CustomFormat>,
+    }
+}
+
+shape! {
+    pub(crate) struct CustomFormat = plain "a map" {
+    }
+    also {
+        "grammar" => grammar: Lenient<Grammar>,
     }
 }
 
@@ -248,10 +339,29 @@ shape! {
     }
 }
 
-impl From<Tool> for ToolDefinition {
-    fn from(tool: Tool) -> Self {
-        let Function { name, description, parameters, strict } = tool.function;
-        Self { name, description, parameters, strict, defer_loading: false }
+impl Tool {
+    /// The name, and its field.
+    pub(crate) fn name(&self) -> (&str, &'static str) {
+        match self {
+            Self::Function(tool) => (&tool.function.name, "function.name"),
+            Self::Custom(tool) => (&tool.custom.name, "custom.name"),
+        }
+    }
+
+    /// The function that the model sees; a custom tool goes to `custom`, too.
+    pub(crate) fn define(self, custom: &mut Vec<CustomTool>) -> ToolDefinition {
+        match self {
+            Self::Function(FunctionTool { function, .. }) => {
+                let Function { name, description, parameters, strict } = function;
+                ToolDefinition { name, description, parameters, strict, defer_loading: false }
+            }
+            Self::Custom(CustomToolBody { custom: Custom { name, description, format } }) => {
+                let grammar = format.0.and_then(|format| format.grammar.0);
+                let definition = custom::definition(&name, description.0, grammar.as_ref());
+                custom.push(CustomTool { name, grammar });
+                definition
+            }
+        }
     }
 }
 
@@ -279,10 +389,29 @@ names! {
     }
 }
 
+/// The name of an allowed tool.
+#[derive(Debug)]
+pub(crate) struct AllowedTool(String);
+
+impl FromValue for AllowedTool {
+    fn from_value(value: Value<'_>) -> Result<Self> {
+        if is_custom(&value) {
+            return AllowedCustom::from_value(value).map(|tool| Self(tool.custom.name));
+        }
+        AllowedFunction::from_value(value).map(|tool| Self(tool.function.name))
+    }
+}
+
 shape! {
-    pub(crate) struct AllowedTool = plain "struct ChatCompletionToolChoice" {
+    pub(crate) struct AllowedFunction = plain "struct ChatCompletionToolChoice" {
         "type" => _kind: FunctionType,
         "function" => function: NamedFunction,
+    }
+}
+
+shape! {
+    pub(crate) struct AllowedCustom = plain "struct ChatCompletionCustomToolChoice" {
+        "custom" => custom: NamedFunction,
     }
 }
 
@@ -300,19 +429,24 @@ impl FromValue for ChatChoice {
                 }))
             }
         };
-        let (mut kind, mut function, mut allowed) = (Value::Null, Value::Null, Value::Null);
+        let (mut kind, mut function, mut custom, mut allowed) = (Value::Null, Value::Null, Value::Null, Value::Null);
         for (key, value) in object {
             match key.as_ref() {
                 "type" => kind = value,
                 "function" => function = value,
+                "custom" => custom = value,
                 "allowed_tools" => allowed = value,
                 _ => {}
             }
         }
+        if kind.as_str() == Some("custom") {
+            let custom: NamedFunction = read_field("custom", custom)?;
+            return Ok(Self(Choice::Named(custom.name)));
+        }
         if kind.as_str() == Some("allowed_tools") {
             let AllowedTools { mode, tools } = read_field("allowed_tools", allowed)?;
             let required = mode == AllowedMode::Required;
-            let names = tools.into_iter().map(|tool| tool.function.name).collect();
+            let names = tools.into_iter().map(|tool| tool.0).collect();
             return Ok(Self(Choice::Allowed { required, names }));
         }
         let FunctionType::Function = read_field("type", kind)?;
@@ -323,11 +457,16 @@ impl FromValue for ChatChoice {
 
 impl From<Call> for ToolCall {
     fn from(call: Call) -> Self {
-        let CalledFunction { name, mut arguments } = call.function;
+        let FunctionCall { id, function: CalledFunction { name, mut arguments }, .. } = match call {
+            Call::Function(call) => call,
+            Call::Custom(CustomCall { id, custom: CalledCustom { name, input } }) => {
+                return Self { id, name, arguments: custom::arguments(&input) };
+            }
+        };
         // A call without arguments. A template could not write them as parameters otherwise.
         if arguments.trim().is_empty() {
             arguments = "{}".to_owned();
         }
-        Self { id: call.id, name, arguments }
+        Self { id, name, arguments }
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::body::{
-    Block, Image, ResultContent, ResultPart, ResultReference, Role, Source, Text, ThinkingBlock, ToolReference,
-    ToolResult, ToolUse, Turn,
+    Block, Document, Image, ResultContent, ResultPart, ResultReference, Role, Source, Text, ThinkingBlock,
+    ToolReference, ToolResult, ToolUse, Turn,
 };
 use super::source;
 use crate::conversation::{Content, ImageSource, Message, ToolCall, ToolDefinition};
@@ -149,7 +149,7 @@ impl Reader<'_> {
                     let path = format!("messages.{i}.content[{j}]");
                     self.image(source, path.clone(), &path, &mut content)?;
                 }
-                Block::Document(document) => content.text(&source::document(document)),
+                Block::Document(document) => content.text(&self.document(document, || content_path(i, j))?),
                 Block::RedactedThinking(_) => continue,
                 Block::ToolResult(result) => {
                     self.answer(&result.tool_use_id, i, j)?;
@@ -225,11 +225,17 @@ impl Reader<'_> {
                     let fault_path = format!("{path}.content[{k}]");
                     self.image(source, path, &fault_path, &mut joined)?;
                 }
-                ResultPart::Document(document) => joined.text(&source::document(document)),
+                ResultPart::Document(document) => {
+                    joined.text(&self.document(document, || format!("{}.content[{k}]", content_path(i, j)))?);
+                }
                 ResultPart::Reference(ResultReference { tool_name }) => joined.text(&tool_name),
             }
         }
         Ok(joined.finish())
+    }
+
+    fn document(&self, document: Document, path: impl FnOnce() -> String) -> Result<String> {
+        source::document(document, self.options, path)
     }
 
     /// Notes a tool that the conversation loads. `None` if it is not declared. V4 has them all from the start.
@@ -309,7 +315,7 @@ impl Reader<'_> {
                     }
                     add(UNSUPPORTED_IMAGE);
                 }
-                Block::Document(document) => add(&source::document(document)),
+                Block::Document(document) => add(&self.document(document, || content_path(i, j))?),
                 Block::Thinking(ThinkingBlock { thinking, .. }) => {
                     said |= !thinking.is_empty();
                     reasoning.get_or_insert_default().text(&thinking);
@@ -376,7 +382,7 @@ impl Reader<'_> {
                     let fault_path = format!("messages.{i}.content[{j}]");
                     self.image(source, format!("messages.{i}"), &fault_path, &mut joined)?;
                 }
-                Block::Document(document) => joined.text(&source::document(document)),
+                Block::Document(document) => joined.text(&self.document(document, || content_path(i, j))?),
                 Block::RedactedThinking(_) => {}
                 Block::ToolAddition(addition) => {
                     let ToolReference::ToolReference(reference) = addition.tool;
@@ -392,6 +398,11 @@ impl Reader<'_> {
         }
         Ok(joined.finish())
     }
+}
+
+/// The place of a block.
+fn content_path(i: usize, j: usize) -> String {
+    format!("messages[{i}].content[{j}]")
 }
 
 /// Whether a block is something said or shown.

@@ -3,6 +3,8 @@
 use super::body::{Base64Source, Document, ImageType, Source, UrlSource};
 use crate::conversation::{ImageData, ImageDetail, ImageSource};
 use crate::error::{Error, Result};
+use crate::options::ConversionOptions;
+use crate::request::check_served;
 use crate::request::content::{base64_bytes, base64_digit, file_text, is_readable, starts_with_http};
 
 /// The image at a place: `path` names it in the conversation, `fault_path` in errors.
@@ -56,8 +58,12 @@ fn canonical_base64(mut data: String) -> Option<String> {
     Some(data)
 }
 
-/// A document as text: the text itself where it can be read, otherwise a note.
-pub(crate) fn document(document: Document) -> String {
+/// A document as text: the text itself where it can be read, otherwise a note, or the error of the one at `path`.
+pub(crate) fn document(
+    document: Document,
+    options: &ConversionOptions,
+    path: impl FnOnce() -> String,
+) -> Result<String> {
     let source = document.source;
     let media_type = source.media_type.as_deref();
     let readable = media_type.is_some_and(|full| is_readable(full.split(';').next().unwrap_or_default().trim()));
@@ -67,10 +73,10 @@ pub(crate) fn document(document: Document) -> String {
         Some("content") => source.content.0.map(|content| content.0.into_bytes()),
         _ => None,
     };
-    match bytes {
-        Some(bytes) => {
-            file_text(document.context.0.as_deref(), document.title.0.as_deref().unwrap_or("document"), &bytes)
-        }
-        None => format!("[Unsupported document type: {}]", media_type.unwrap_or("unknown")),
+    if let Some(bytes) = bytes {
+        let title = document.title.0.as_deref().unwrap_or("document");
+        return Ok(file_text(document.context.0.as_deref(), title, &bytes));
     }
+    check_served(options, "document", path)?;
+    Ok(format!("[Unsupported document type: {}]", media_type.unwrap_or("unknown")))
 }

@@ -112,7 +112,7 @@ shape! {
     }
 }
 
-/// An input item. Those of unknown types are as if they were not there.
+/// An input item. Those of unknown types are as if they were not there, unless the options refuse them.
 #[derive(Debug)]
 pub(crate) enum Item {
     Message(Message),
@@ -125,7 +125,8 @@ pub(crate) enum Item {
     ToolSearchOutput(ToolSearchOutput),
     WebSearchCall,
     AdditionalTools(AdditionalTools),
-    Unknown,
+    /// The type.
+    Unknown(String),
 }
 
 impl FromValue for Item {
@@ -150,7 +151,7 @@ impl FromValue for Item {
             "tool_search_output" => Self::ToolSearchOutput(FromValue::from_value(value)?),
             "additional_tools" => Self::AdditionalTools(FromValue::from_value(value)?),
             "web_search_call" => Self::WebSearchCall,
-            _ => Self::Unknown,
+            unknown => Self::Unknown(unknown.to_owned()),
         })
     }
 }

@@ -8,6 +8,7 @@ use super::NamespaceToolMap;
 use crate::conversation::ToolDefinition;
 use crate::error::{Error, Result};
 use crate::options::{ConversionOptions, ModelVersion, WebSearchBehavior};
+use crate::request::check_served;
 use crate::request::custom::{self, CustomTool};
 use crate::request::tools::{check_name, check_plain_name};
 
@@ -58,8 +59,12 @@ impl<'o> ToolNames<'o> {
         }
         let mut names = Vec::with_capacity(tools.len());
         for (i, tool) in tools.iter().enumerate() {
-            let Tool::Known(tool) = tool else {
-                continue;
+            let tool = match tool {
+                Tool::Known(tool) => tool,
+                Tool::Unknown(kind) => {
+                    check_served(self.options, kind, || format!("{path}[{i}]"))?;
+                    continue;
+                }
             };
             match tool {
                 KnownTool::Function(Function { name, .. }) | KnownTool::Custom(Custom { name, .. }) => {

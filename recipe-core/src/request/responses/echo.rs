@@ -295,7 +295,7 @@ pub(super) fn search_result(tools: &[Tool]) -> Option<String> {
     let mut list = List::new(&mut out);
     for tool in tools {
         match tool {
-            Tool::Unknown => return None,
+            Tool::Unknown(_) => return None,
             Tool::Known(KnownTool::Namespace(namespace)) => {
                 for tool in &namespace.tools {
                     if let NamespaceTool::Function(function) = tool {

@@ -14,8 +14,7 @@ use crate::conversation::{Content, Message, ToolCall, ToolDefinition};
 use crate::error::{Error, Result};
 use crate::options::{ConversionOptions, ModelVersion, ToolPairing};
 use crate::request::custom::{self, CustomTool};
-use crate::request::pairing;
-use crate::special::SpecialToken;
+use crate::request::{check_served, pairing};
 
 /// The converted items.
 pub(super) struct History {
@@ -46,7 +45,7 @@ impl History {
             names,
             version,
             options,
-            parts: PartReader { version, image_token: options.special_tokens.get(SpecialToken::Image) },
+            parts: PartReader { version, options },
             history: Self { messages, tools: Vec::new(), custom: Vec::new() },
             turn: Turn::default(),
             closed_turns: 0,
@@ -215,7 +214,7 @@ impl Reader<'_, '_> {
                 let loaded = self.load(tools, declared);
                 self.result(call_id, Content::from(content), loaded)?;
             }
-            Item::Unknown => {}
+            Item::Unknown(kind) => check_served(self.options, &kind, || format!("input[{i}]"))?,
         }
         Ok(())
     }

@@ -3,16 +3,18 @@
 use super::body::{File, Image, Output, OutputPart, Part};
 use crate::conversation::{Content, ImageDetail};
 use crate::error::{Error, Result};
-use crate::options::ModelVersion;
+use crate::options::{ConversionOptions, ModelVersion};
+use crate::request::check_served;
 use crate::request::content::{self, DataUrl, Parts, UNSUPPORTED_IMAGE};
 use crate::request::shape::StringOrList;
+use crate::special::SpecialToken;
 
 const UNSUPPORTED_DOCUMENT: &str = "[Unsupported Document]";
 
 /// Joins parts, as the model can see them.
 pub(super) struct PartReader<'o> {
     pub(super) version: ModelVersion,
-    pub(super) image_token: &'o str,
+    pub(super) options: &'o ConversionOptions,
 }
 
 impl PartReader<'_> {
@@ -24,8 +26,8 @@ impl PartReader<'_> {
         };
         self.check_images(parts.iter().map(image_of), &format!("input[{i}].content"))?;
         let mut joined = Parts::default();
-        for part in parts {
-            match part_text(part) {
+        for (j, part) in parts.into_iter().enumerate() {
+            match self.part_text(part, i, j)? {
                 Ok(text) => joined.text(&text),
                 Err(image) => self.image(image, i, &mut joined)?,
             }
@@ -41,8 +43,8 @@ impl PartReader<'_> {
         };
         self.check_images(parts.iter().map(image_of), &format!("input[{i}].content"))?;
         let mut joined = Parts::default();
-        for part in parts {
-            match part_text(part) {
+        for (j, part) in parts.into_iter().enumerate() {
+            match self.part_text(part, i, j)? {
                 Ok(text) => joined.text(&text),
                 Err(_) if self.version == ModelVersion::DeepseekV4Pro => joined.text(UNSUPPORTED_IMAGE),
                 Err(_) => {
@@ -66,10 +68,12 @@ impl PartReader<'_> {
         });
         self.check_images(images, &format!("input[{i}].output"))?;
         let mut joined = Parts::default();
-        for part in parts {
+        for (j, part) in parts.into_iter().enumerate() {
             match part {
                 OutputPart::Text(part) => joined.text(&part.text),
-                OutputPart::File(file) => joined.text(&file_text(file)),
+                OutputPart::File(file) => {
+                    joined.text(&self.file_text(file, || format!("input[{i}].output[{j}]"))?);
+                }
                 OutputPart::Image(image) => self.image(image, i, &mut joined)?,
             }
         }
@@ -96,19 +100,31 @@ impl PartReader<'_> {
         }
         let detail = image.detail.0.map_or(ImageDetail::High, ImageDetail::from);
         let url = image.image_url.unwrap_or_default();
-        joined.image(content::image_source(url, detail, format!("input[{i}]"))?, self.image_token);
+        let token = self.options.special_tokens.get(SpecialToken::Image);
+        joined.image(content::image_source(url, detail, format!("input[{i}]"))?, token);
         Ok(())
     }
-}
 
-/// The text of a part, or the image that it is.
-fn part_text(part: Part) -> std::result::Result<String, Image> {
-    match part {
-        Part::InputText(part) => Ok(part.text),
-        Part::OutputText(part) => Ok(part.text),
-        Part::Refusal(part) => Ok(part.refusal),
-        Part::File(file) => Ok(file_text(file)),
-        Part::Image(image) => Err(image),
+    /// The text of a part, or the image that it is. `j` is the number of the part.
+    fn part_text(&self, part: Part, i: usize, j: usize) -> Result<std::result::Result<String, Image>> {
+        Ok(match part {
+            Part::InputText(part) => Ok(part.text),
+            Part::OutputText(part) => Ok(part.text),
+            Part::Refusal(part) => Ok(part.refusal),
+            Part::File(file) => Ok(self.file_text(file, || format!("input[{i}].content[{j}]"))?),
+            Part::Image(image) => Err(image),
+        })
+    }
+
+    /// A file that is text becomes one.
+    fn file_text(&self, file: File, path: impl FnOnce() -> String) -> Result<String> {
+        let data = file.file_data.0.unwrap_or_default();
+        let readable = DataUrl::parse(&data).filter(DataUrl::is_readable).and_then(|data| data.decode());
+        if let Some(bytes) = readable {
+            return Ok(content::file_text(None, file.filename.0.as_deref().unwrap_or("document"), &bytes));
+        }
+        check_served(self.options, "input_file", path)?;
+        Ok(UNSUPPORTED_DOCUMENT.to_owned())
     }
 }
 
@@ -129,14 +145,4 @@ fn check_image(image: &Image, path: &str) -> Result<()> {
         (false, false) => "input_image must have image_url or file_id",
     };
     Err(Error::conversion(format!("{path}: {text}")).at(path))
-}
-
-/// A file that is text becomes one.
-fn file_text(file: File) -> String {
-    let data = file.file_data.0.unwrap_or_default();
-    let readable = DataUrl::parse(&data).filter(DataUrl::is_readable).and_then(|data| data.decode());
-    match readable {
-        Some(bytes) => content::file_text(None, file.filename.0.as_deref().unwrap_or("document"), &bytes),
-        None => UNSUPPORTED_DOCUMENT.to_owned(),
-    }
 }

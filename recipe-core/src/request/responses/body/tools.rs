@@ -6,11 +6,12 @@ use crate::json::Value;
 use crate::request::custom::Grammar;
 use crate::request::shape::{names, shape, tagged, FromValue, Lenient};
 
-/// A tool. Those of unknown types are left out.
+/// A tool. Those of unknown types are left out, unless the options refuse them.
 #[derive(Debug)]
 pub(crate) enum Tool {
     Known(KnownTool),
-    Unknown,
+    /// The type.
+    Unknown(String),
 }
 
 impl FromValue for Tool {
@@ -22,11 +23,12 @@ impl FromValue for Tool {
             Value::Array(items) => items.first(),
             _ => None,
         };
-        if kind.and_then(Value::as_str).is_some_and(|kind| !NAMES.contains(&kind)) {
+        if let Some(kind) = kind.and_then(Value::as_str).filter(|kind| !NAMES.contains(kind)) {
+            let unknown = Self::Unknown(kind.to_owned());
             if let Value::Array(items) = value {
                 Bare::from_value(Value::Array(items.into_iter().skip(1).collect()))?;
             }
-            return Ok(Self::Unknown);
+            return Ok(unknown);
         }
         KnownTool::from_value(value).map(Self::Known)
     }

@@ -1,0 +1,3 @@
+//! Images: so far what they cost. Knows no protocol and no template.
+
+pub mod tokens;

@@ -1,0 +1,215 @@
+//! Hash tables that are filled once, when a vocabulary is loaded. Know no merging.
+//!
+//! All are open addressing, at most half full, and searched from one place on to the first free one. So a look-up
+//! is bounded by the longest row of filled places in the table, whatever it looks for. The highest bits of a hash
+//! choose the place: in a product they depend on all bits.
+
+use super::NONE;
+
+/// Ids have this many bits, so that an id and what it is filed under fit into one slot.
+pub(in crate::tokenizer) const ID_BITS: u32 = 20;
+
+/// A piece of up to 15 bytes as two words: its bytes, zeros, and its length in the last four bits.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Key {
+    pub(super) low: u64,
+    pub(super) high: u64,
+}
+
+/// The longest piece that has a [`Key`].
+pub(super) const KEY_BYTES: usize = 15;
+
+impl Key {
+    /// The key of `text[start..end]`, which has 1 to 15 bytes.
+    #[inline]
+    pub(super) fn new(text: &[u8], start: usize, end: usize) -> Self {
+        let length = end - start;
+        let bytes = if text.len() >= 16 && start <= text.len() - 16 {
+            // SAFETY: there are 16 bytes from `start` on.
+            unsafe { text.as_ptr().add(start).cast::<[u8; 16]>().read_unaligned() }
+        } else {
+            let mut padded = [0; 16];
+            padded[..length].copy_from_slice(&text[start..end]);
+            padded
+        };
+        let word = u128::from_le_bytes(bytes) & MASKS[length & 15];
+        Self { low: word as u64, high: (word >> 64) as u64 | (length as u64) << 60 }
+    }
+
+    /// The highest bits are the ones to use.
+    #[inline(always)]
+    pub(super) fn hash(self) -> u64 {
+        self.low.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(self.high.wrapping_mul(0xD1B5_4A32_D192_ED03))
+    }
+}
+
+/// The first bytes of 16, by how many.
+static MASKS: [u128; 16] = {
+    let mut masks = [0; 16];
+    let mut length = 1;
+    while length < 16 {
+        masks[length] = (1 << (8 * length)) - 1;
+        length += 1;
+    }
+    masks
+};
+
+/// Tokens of up to 13 bytes by their bytes. The id stands in the slot, so a look-up reads one cache line.
+pub(super) struct ShortTokens {
+    /// The words of a key, the id in bits 40 to 59 of the second one. Free if that is zero: no token is empty.
+    slots: Vec<(u64, u64)>,
+    shift: u32,
+}
+
+impl ShortTokens {
+    /// The longest token that fits into a slot beside its id.
+    pub(super) const BYTES: usize = 13;
+
+    const ID_SHIFT: u32 = 40;
+    const ID_MASK: u64 = ((1 << ID_BITS) - 1) << Self::ID_SHIFT;
+
+    /// Room for this many tokens.
+    pub(super) fn new(capacity: usize) -> Self {
+        let (slots, shift) = slots_for(capacity);
+        Self { slots: vec![(0, 0); slots], shift }
+    }
+
+    /// Files a token. It must not be there yet.
+    pub(super) fn insert(&mut self, key: Key, id: u32) {
+        let mask = self.slots.len() - 1;
+        let mut slot = (key.hash() >> self.shift) as usize;
+        while self.slots[slot].1 != 0 {
+            slot = (slot + 1) & mask;
+        }
+        self.slots[slot] = (key.low, key.high | u64::from(id) << Self::ID_SHIFT);
+    }
+
+    /// Asks for the memory that a look-up with this hash reads.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, hash: u64) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+            let slot = &self.slots[(hash >> self.shift) as usize];
+            // SAFETY: the place may be read; asking for it has no other effect.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(slot).cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = hash;
+    }
+
+    /// The token with this key, whose hash the caller knows.
+    #[inline(always)]
+    pub(super) fn get(&self, key: Key, hash: u64) -> Option<u32> {
+        let mask = self.slots.len() - 1;
+        let mut slot = (hash >> self.shift) as usize;
+        loop {
+            let (low, high) = self.slots[slot];
+            if low == key.low && high & !Self::ID_MASK == key.high {
+                return Some(((high & Self::ID_MASK) >> Self::ID_SHIFT) as u32);
+            }
+            if high == 0 {
+                return None;
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+}
+
+/// The product of each pair of tokens that merge.
+pub(super) struct Products {
+    /// Left, right and product, 20 bits each. Zero in a free slot: a product is not its own part.
+    slots: Vec<u64>,
+    shift: u32,
+}
+
+impl Products {
+    const FREE: u64 = 0;
+
+    /// Room for this many pairs.
+    pub(super) fn new(capacity: usize) -> Self {
+        let (slots, shift) = slots_for(capacity);
+        Self { slots: vec![Self::FREE; slots], shift }
+    }
+
+    /// Files a pair. It must not be there yet.
+    pub(super) fn insert(&mut self, left: u32, right: u32, product: u32) {
+        let mask = self.slots.len() - 1;
+        let pair = pair(left, right);
+        let mut slot = (hash_word(pair) >> self.shift) as usize;
+        while self.slots[slot] != Self::FREE {
+            slot = (slot + 1) & mask;
+        }
+        self.slots[slot] = pair << ID_BITS | u64::from(product);
+    }
+
+    /// The product of two tokens, or `NONE`.
+    #[inline]
+    pub(super) fn get(&self, left: u32, right: u32) -> u32 {
+        let mask = self.slots.len() - 1;
+        let pair = pair(left, right);
+        let mut slot = (hash_word(pair) >> self.shift) as usize;
+        loop {
+            let found = self.slots[slot];
+            if found == Self::FREE {
+                return NONE;
+            }
+            if found >> ID_BITS == pair {
+                return found as u32 & ((1 << ID_BITS) - 1);
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+}
+
+#[inline]
+fn pair(left: u32, right: u32) -> u64 {
+    u64::from(left) << ID_BITS | u64::from(right)
+}
+
+#[inline]
+fn hash_word(word: u64) -> u64 {
+    word.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+/// Ids that are filed under something known elsewhere.
+pub(super) struct IdTable {
+    slots: Vec<u32>,
+    shift: u32,
+}
+
+impl IdTable {
+    /// Room for this many ids.
+    pub(super) fn new(capacity: usize) -> Self {
+        let (slots, shift) = slots_for(capacity);
+        Self { slots: vec![NONE; slots], shift }
+    }
+
+    /// Files `id`, which must not be there yet.
+    pub(super) fn insert(&mut self, hash: u64, id: u32) {
+        let mask = self.slots.len() - 1;
+        let mut slot = (hash >> self.shift) as usize;
+        while self.slots[slot] != NONE {
+            slot = (slot + 1) & mask;
+        }
+        self.slots[slot] = id;
+    }
+
+    pub(super) fn get(&self, hash: u64, is_wanted: impl Fn(u32) -> bool) -> Option<u32> {
+        let mask = self.slots.len() - 1;
+        let mut slot = (hash >> self.shift) as usize;
+        while self.slots[slot] != NONE {
+            if is_wanted(self.slots[slot]) {
+                return Some(self.slots[slot]);
+            }
+            slot = (slot + 1) & mask;
+        }
+        None
+    }
+}
+
+/// The number of slots, and how far to shift a hash for one of them.
+fn slots_for(capacity: usize) -> (usize, u32) {
+    let slots = (capacity * 2).max(2).next_power_of_two();
+    (slots, u64::BITS - slots.trailing_zeros())
+}
