@@ -15,6 +15,11 @@ pub(crate) trait FromValue: Sized {
     fn absent(field: &str) -> Result<Self> {
         Err(Error::shape(format!("missing field `{field}`")).at(field))
     }
+
+    /// What stands for a field that a record's array form leaves out at its end, if something does.
+    fn left_out() -> Option<Self> {
+        None
+    }
 }
 
 impl<T: FromValue> FromValue for Option<T> {
@@ -108,6 +113,24 @@ impl FromValue for f32 {
             Value::Number(n) => Ok(n.to_f64() as f32),
             value => Err(value.mismatch("f32")),
         }
+    }
+}
+
+/// An optional field that may be left out in an array form, too.
+#[derive(Debug)]
+pub(crate) struct Defaulted<T>(pub(crate) Option<T>);
+
+impl<T: FromValue> FromValue for Defaulted<T> {
+    fn from_value(value: Value<'_>) -> Result<Self> {
+        Option::from_value(value).map(Self)
+    }
+
+    fn absent(_field: &str) -> Result<Self> {
+        Ok(Self(None))
+    }
+
+    fn left_out() -> Option<Self> {
+        Some(Self(None))
     }
 }
 
@@ -273,6 +296,10 @@ impl<'a> Elements<'a> {
     /// The next field.
     pub(crate) fn next<T: FromValue>(&mut self) -> Result<T> {
         let Some(item) = self.items.next() else {
+            if let Some(value) = T::left_out() {
+                self.read += 1;
+                return Ok(value);
+            }
             let Self { read, expected, expecting, .. } = self;
             let plural = if *expected == 1 { "" } else { "s" };
             return Err(Error::shape(format!(

@@ -103,6 +103,24 @@ fn name(value: &Value<'_>) -> Result<()> {
     value.as_str().map(|_| ()).ok_or_else(|| value.mismatch("string or map"))
 }
 
+/// A kind in a list of kinds. `serde` takes the name as the one key of an object, too; `object` and `array`, which
+/// the reference does not know here, have to be spelled plainly.
+fn listed_kind<'v>(value: &'v Value<'_>) -> Result<&'v str> {
+    const SCALARS: &[&str] = &["string", "number", "integer", "boolean", "null"];
+    let unknown = |name: &str| Error::unknown_variant(name, SCALARS);
+    match value {
+        Value::String(name) if KINDS.contains(&name.as_ref()) => Ok(name),
+        Value::String(name) => Err(unknown(name)),
+        Value::Object(object) => match object.iter().as_slice() {
+            [(name, _)] if !SCALARS.contains(&name.as_ref()) => Err(unknown(name)),
+            [(name, Value::Null)] => Ok(name),
+            [(_, value)] => Err(value.mismatch("unit")),
+            _ => Err(Error::shape("invalid value: map, expected map with a single key")),
+        },
+        value => Err(value.mismatch("string or map")),
+    }
+}
+
 fn texts(value: &Value<'_>) -> Result<()> {
     value.as_array().ok_or_else(|| value.mismatch("a sequence"))?.iter().try_for_each(text)
 }
@@ -151,7 +169,7 @@ impl Node {
         let object = value.as_object().ok_or_else(no_kind)?;
         if let Some(kind) = object.get("type") {
             return match kind {
-                Value::Array(kinds) => Self::read_list(object, kind, kinds),
+                Value::Array(kinds) => Self::read_list(object, kinds),
                 kind => Self::read_kind(object, kind),
             };
         }
@@ -191,17 +209,10 @@ impl Node {
     }
 
     /// A list that names `object` or `array` is written as that kind, with the list as its type.
-    fn read_list(object: &Object<'_>, kind: &Value<'_>, kinds: &[Value<'_>]) -> Result<Self> {
-        for kind in kinds {
-            let known = match kind.as_str() {
-                Some(name) if KINDS.contains(&name) => Ok(()),
-                Some(name) => Err(Error::unknown_variant(name, &["string", "number", "integer", "boolean", "null"])),
-                None => Err(kind.mismatch("string or map")),
-            };
-            known.map_err(in_field("type"))?;
-        }
-        let has = |name: &str| kinds.iter().any(|kind| kind.as_str() == Some(name));
-        let written = kind.clone().into_owned();
+    fn read_list(object: &Object<'_>, kinds: &[Value<'_>]) -> Result<Self> {
+        let names: Vec<&str> = kinds.iter().map(listed_kind).collect::<Result<_>>().map_err(in_field("type"))?;
+        let has = |name: &str| names.contains(&name);
+        let written = Value::Array(names.iter().map(|name| Value::String((*name).to_owned().into())).collect());
         if has("object") {
             return Self::read_object(object, written);
         }

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::json::Value;
 use crate::request::content::Detail;
 use crate::request::custom::{self, CustomTool, Grammar};
-use crate::request::shape::{names, read_field, shape, tagged, FromValue, Lenient, Says, StringOrList};
+use crate::request::shape::{names, read_field, shape, tagged, Defaulted, FromValue, Lenient, Says, StringOrList};
 use crate::request::tools::Choice;
 use crate::request::ThinkingType;
 
@@ -166,7 +166,7 @@ shape! {
 shape! {
     pub(crate) struct ImageUrl = tagged "struct ChatCompletionImageUrl" {
         "url" => url: String,
-        "detail" => detail: Option<Detail>,
+        "detail" => detail: Defaulted<Detail>,
     }
 }
 

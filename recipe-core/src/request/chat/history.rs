@@ -213,7 +213,7 @@ impl MessageReader<'_> {
         let image = match part {
             Part::Text(Text { text }) => return Ok(Converted::Text(text)),
             Part::Image(Image { image_url: ImageUrl { url, detail } }) => {
-                Converted::Image { url, detail: detail.map_or(ImageDetail::High, ImageDetail::from) }
+                Converted::Image { url, detail: detail.0.map_or(ImageDetail::High, ImageDetail::from) }
             }
             Part::File(file) => return self.file(file, i),
         };

@@ -362,9 +362,14 @@ impl FromValue for Tool {
         let (mut kind, mut name, mut description) = (None, None, Value::Null);
         let (mut input_schema, mut defer_loading, mut strict) = (Value::Null, Value::Null, Value::Null);
         if let Value::Object(object) = value {
+            let is_typed = object.get("type").is_some();
             for (key, value) in object {
                 match key.as_ref() {
-                    "type" => kind = Some(value),
+                    // A type that is there has to be a string: null is none.
+                    "type" => kind = Some(String::from_value(value).map_err(|error| error.within("type"))?),
+                    "name" if is_typed && !matches!(value, Value::Null | Value::String(_)) => {
+                        return Err(value.mismatch("a string").at("name"));
+                    }
                     "name" => name = Some(value),
                     "description" => description = value,
                     "input_schema" => input_schema = value,
@@ -374,14 +379,9 @@ impl FromValue for Tool {
                 }
             }
         }
-        // A type that is there has to be a string: null is none.
-        let kind = kind.map(String::from_value).transpose().map_err(|error| error.within("type"))?;
-        match kind.as_deref() {
-            None | Some("custom") => {}
-            Some(kind) => {
-                let name = name.map_or(Ok(None), Option::from_value).map_err(|error| error.within("name"))?;
-                return Ok(Self::Server { kind: kind.to_owned(), name });
-            }
+        if let Some(kind) = kind.filter(|kind| kind != "custom") {
+            let name = name.map_or(Ok(None), Option::from_value).map_err(|error| error.within("name"))?;
+            return Ok(Self::Server { kind, name });
         }
         Ok(Self::Client(ToolDefinition {
             name: name.map_or_else(|| String::absent("name"), |name| read_field("name", name))?,

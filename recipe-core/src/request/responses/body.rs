@@ -5,7 +5,7 @@ mod tools;
 use crate::error::{Error, Result};
 use crate::json::Value;
 use crate::request::content::Detail;
-use crate::request::shape::{names, shape, tagged, FromValue, Lenient, StringOrList};
+use crate::request::shape::{names, shape, tagged, Defaulted, FromValue, Lenient, StringOrList};
 use crate::request::RequestedEffort;
 pub(crate) use tools::*;
 
@@ -82,6 +82,10 @@ impl FromValue for Format {
 
     fn absent(_field: &str) -> Result<Self> {
         Ok(Self(TextFormat::Text(Bare {})))
+    }
+
+    fn left_out() -> Option<Self> {
+        Some(Self(TextFormat::Text(Bare {})))
     }
 }
 
@@ -233,7 +237,7 @@ shape! {
 shape! {
     pub(crate) struct Image = tagged "struct ResponsesInputImage" {
         "image_url" => image_url: Option<String>,
-        "detail" => detail: Option<Detail>,
+        "detail" => detail: Defaulted<Detail>,
         "file_id" => file_id: Option<String>,
     }
 }

@@ -98,7 +98,7 @@ impl PartReader<'_> {
             joined.text(UNSUPPORTED_IMAGE);
             return Ok(());
         }
-        let detail = image.detail.map_or(ImageDetail::High, ImageDetail::from);
+        let detail = image.detail.0.map_or(ImageDetail::High, ImageDetail::from);
         let url = image.image_url.unwrap_or_default();
         let token = self.options.special_tokens.get(SpecialToken::Image);
         joined.image(content::image_source(url, detail, format!("input[{i}]"))?, token);
