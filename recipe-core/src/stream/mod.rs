@@ -154,6 +154,11 @@ impl StreamProcessor {
         self.phase == Phase::Finished
     }
 
+    /// The stop sequence that ended the output, if one did.
+    pub fn stop_sequence(&self) -> Option<&str> {
+        self.machine.ended_by_itself().and_then(|(_, stop_sequence)| stop_sequence)
+    }
+
     /// The text behind the place where the output ended by itself: at a stop sequence, or at the one call that was
     /// wanted. Empty if it ended otherwise or has not ended.
     pub fn remaining_text(&self) -> &str {
