@@ -22,6 +22,7 @@ use crate::options::{
     ConstraintKind, ConversionOptions, InferenceOptions, ModelVersion, OutputConstraint, ParsingOptions,
     ReasoningContentBehavior, ThinkingInitialStage, Unsupported,
 };
+use crate::save::saved;
 use crate::schema;
 use crate::seal::ReasoningSealer;
 use responses::{NamespaceToolMap, ResponsesEcho};
@@ -403,5 +404,12 @@ impl Checked {
             sealer: None,
             echo: None,
         }
+    }
+}
+
+saved! {
+    struct ConversationRequest {
+        conversation, inference_options, parsing_options, model_version, stream, include_usage, custom_tools,
+        namespace_tool_map, tool_search, sealer, echo,
     }
 }

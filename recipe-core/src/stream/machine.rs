@@ -7,6 +7,7 @@
 
 mod block;
 mod json_output;
+mod save;
 
 use std::sync::Arc;
 
