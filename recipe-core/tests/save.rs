@@ -4,8 +4,11 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+#[path = "common/forged.rs"]
+mod forged;
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use common::reply::{engine_chunk, parsing_options};
 use common::{integer, items, read_cases, read_lines, string};
@@ -24,7 +27,7 @@ use recipe_core::request::responses::ResponsesRequest;
 use recipe_core::request::{ConversationRequest, Protocol};
 use recipe_core::save::{load, name, save, Needs, Save};
 use recipe_core::seal::ReasoningSealer;
-use recipe_core::stream::{InferenceChunk, InferenceFinishReason, PromptUsage, StreamProcessor};
+use recipe_core::stream::{Events, InferenceChunk, InferenceFinishReason, PromptUsage, StreamProcessor};
 use recipe_core::tokenizer::Tokenizer;
 
 /// What is given again to a reply that is loaded.
@@ -317,4 +320,48 @@ proptest! {
         let bytes = if has_head { [b"RCPS\x01", bytes.as_slice()].concat() } else { bytes };
         prop_assert!(StreamProcessor::restore(&bytes, None).is_err());
     }
+
+    /// Changed bytes whose checksum is right: whoever makes them, they cannot make a panic.
+    #[test]
+    fn forged_bytes_do_not_panic(
+        place in 0..STATES.len(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..4usize), 1..4),
+    ) {
+        let saved = &STATES[place];
+        let mut bytes = saved[..saved.len() - 8].to_vec();
+        for (index, byte, kind) in changes {
+            let at = index.index(bytes.len());
+            match kind {
+                0 => bytes[at] = byte,
+                1 => bytes[at] = bytes[at].wrapping_add(1),
+                2 => bytes.insert(at, byte),
+                _ => drop(bytes.remove(at)),
+            }
+        }
+        forged::go_on(&forged::signed(bytes));
+    }
 }
+
+/// States of streams at all their tokens.
+static STATES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let mut states = Vec::new();
+    for case in read_lines(&common::root().join("tests/cases/reply/chat.jsonl")).iter().step_by(5) {
+        let (request, model) = request(Protocol::ChatCompletions, case);
+        let chunks: Vec<InferenceChunk> = items(case, "chunks").iter().map(engine_chunk).collect();
+        let reply = ChatGenerator::new(&request, "id-1", &model, 3, 1);
+        let parsing = parsing_options(case, request.parsing_options.clone());
+        let tokenizer = Some(Tokenizer::builtin(request.model_version));
+        let mut processor = StreamProcessor::new(parsing.clone(), reply.tools(), tokenizer.clone());
+        let mut stream = ReplyStream::new(reply, parsing, tokenizer);
+        let mut events = Events::default();
+        for chunk in token_by_token(&chunks) {
+            states.push(processor.save());
+            states.push(stream.save());
+            if processor.push(&chunk, &mut events).is_err() || stream.push(&chunk, &mut |_| {}).is_err() {
+                break;
+            }
+        }
+    }
+    assert!(states.iter().all(|state| forged::go_on(state)));
+    states
+});

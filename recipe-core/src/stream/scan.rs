@@ -247,6 +247,11 @@ saved! { struct Scan { at, think, open, stops, looks } }
 saved! { struct Looks { tags, stops, brackets } }
 
 impl Scan {
+    /// Whether no marker is in progress.
+    pub(super) fn sees_no_marker(&self) -> bool {
+        self.think.is_idle() && self.open.is_idle()
+    }
+
     /// Whether it looks for this, behind `pos`, and has matched what the input says.
     pub(super) fn is_sound(&self, looks: Looks, pos: usize, input: &Input, markers: &Markers) -> bool {
         let is_match = |matched: usize, pattern: &Pattern| {
@@ -256,15 +261,18 @@ impl Scan {
                 matched <= pattern.len() && pattern.has(known - start, input.bytes(known, self.at))
             })
         };
-        let is_break = |at: usize| at < pos || (at < self.at && input.byte(at) == b'\n');
-        let is_partial =
-            |partial: &Partial, pattern| is_match(partial.matched, pattern) && partial.newlines.is_none_or(is_break);
+        let is_break = |at: usize, start| at < pos || (at < start && input.byte(at) == b'\n');
+        let is_partial = |partial: &Partial, pattern| {
+            is_match(partial.matched, pattern)
+                && partial.newlines.is_none_or(|at| is_break(at, self.at - partial.matched))
+        };
         let stops = if looks.stops { markers.stops.as_slice() } else { &[] };
         self.looks == looks
             && pos <= self.at
             && self.at <= input.limit()
             && is_partial(&self.think, &markers.thinking_end)
             && is_partial(&self.open, &markers.open)
+            && (looks.tags || self.open.is_idle())
             && self.stops.len() == stops.len()
             && self.stops.iter().zip(stops).all(|(matched, stop)| is_match(*matched, stop))
     }

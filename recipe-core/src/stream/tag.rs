@@ -279,16 +279,14 @@ saved! {
 impl TagReader {
     /// Whether all that it points to is text of the input.
     pub(super) fn is_sound(&self, input: &Input) -> bool {
-        let is_text = |start, end| start <= end && input.is_place(start) && input.is_place(end);
+        let is_text = |start, end| self.start < start && start <= end && input.is_place(start) && input.is_place(end);
+        let is_range = |range: &Range<usize>| is_text(range.start, range.end);
         let at = match &self.at {
-            At::Name(_) | At::Gap(_) => true,
+            At::Name(at) | At::Gap(at) => is_text(*at, *at),
             At::Word { start, at } => is_text(*start, *at),
-            At::Equals { word, at } | At::Quote { word, at } => is_text(word.start, word.end) && word.end <= *at,
-            At::Value { word, start, at, .. } => is_text(word.start, word.end) && is_text(*start, *at),
+            At::Equals { word, at } | At::Quote { word, at } => is_range(word) && is_text(word.end, *at),
+            At::Value { word, start, at, .. } => is_range(word) && is_text(*start, *at),
         };
-        let is_value = |value: &Range<usize>| self.start < value.start && is_text(value.start, value.end);
-        at && input.is_place(self.start)
-            && input.is_place(self.position())
-            && self.name_value.iter().chain(&self.string_value).all(is_value)
+        at && input.is_place(self.start) && self.name_value.iter().chain(&self.string_value).all(is_range)
     }
 }

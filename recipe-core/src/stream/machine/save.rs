@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use super::block::Look;
 use super::{JsonValue, Machine, OpenCall, Place, Skip, State};
 use crate::error::Result;
 use crate::options::ParsingOptions;
 use crate::save::{damaged, saved, Reader, Save, Writer};
 use crate::stream::input::Input;
 use crate::stream::scan::{Looks, Scan};
+use crate::stream::tag::TagReader;
 
 saved! { enum Place { 0 = Reasoning, 1 = Content, 2 = AfterJson } }
 saved! { enum Skip { 0 = Nothing, 1 = Newlines, 2 = Space } }
@@ -27,6 +29,9 @@ impl Machine {
     }
 
     fn is_sound(&self) -> bool {
+        if !self.input.is_place(self.pos) {
+            return false;
+        }
         let looks = Looks { tags: self.options.parse_tool_calls, stops: false, brackets: false };
         let is_scan = |scan: &Scan, looks| scan.is_sound(looks, self.pos, &self.input, &self.markers);
         let state = match &self.state {
@@ -42,6 +47,7 @@ impl Machine {
             }
             State::Json(JsonValue { scan, depth, .. }) => {
                 is_scan(scan, Looks { tags: false, stops: true, brackets: false })
+                    && scan.sees_no_marker()
                     && (1..=self.input.total()).contains(depth)
             }
             State::After(scan) => is_scan(scan, looks),
@@ -49,10 +55,19 @@ impl Machine {
             State::Enter | State::Block(_) | State::Call(_) => true,
             State::Over => false,
         };
-        let is_tag = self.tag.as_ref().is_none_or(|(reader, trimmed)| {
-            reader.is_sound(&self.input) && (*trimmed < self.pos || self.input.is_place(*trimmed))
-        });
-        self.input.is_place(self.pos) && state && is_tag
+        let is_tag = |(reader, trimmed): &(TagReader, usize)| {
+            let is_there = match &self.state {
+                State::Text(_) | State::Seek { .. } | State::After(_) => {
+                    *trimmed <= reader.start && (*trimmed < self.pos || self.input.is_place(*trimmed))
+                }
+                State::Block(_) | State::Call(_) | State::Value { .. } => {
+                    reader.start == self.pos && matches!(self.look(self.pos), Look::Open(_) | Look::Close(_))
+                }
+                _ => false,
+            };
+            is_there && self.pos <= reader.start && reader.is_sound(&self.input)
+        };
+        state && self.tag.as_ref().is_none_or(is_tag)
     }
 }
 
