@@ -4,15 +4,18 @@
 use std::sync::Mutex;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyType};
 use recipe_core::reply::CallIds;
+use recipe_core::save::{self as core, Reader, Save, Writer};
 use recipe_core::stream::{Event as CoreEvent, Events, FinishReason, OutputTools, StreamProcessor};
 
 use crate::conversation::ToolDefinition;
 use crate::error::raise;
 use crate::lock;
 use crate::options::ParsingOptions;
-use crate::reply::{objects, output, random, Input, Output};
+use crate::reply::{objects, output, random, stream, Input, Output};
+use crate::save::{self, reduced, Reduced};
+use crate::seal::ReasoningSealer;
 use crate::stream::InferenceChunk;
 use crate::text::Text;
 use crate::tokenizer::Tokenizer;
@@ -106,6 +109,7 @@ impl Event {
 #[pyclass(frozen, module = "deepseek_recipe._native")]
 pub struct OutputParser(Mutex<Parser>);
 
+#[derive(Clone)]
 struct Parser {
     processor: StreamProcessor,
     events: Events,
@@ -154,8 +158,53 @@ impl Parser {
     }
 }
 
+impl Save for Parser {
+    const NAME: &'static str = "OutputParser";
+
+    fn save(&self, out: &mut Writer) {
+        let Self { processor, events: _, call_ids } = self;
+        Save::save(processor, out);
+        call_ids.save(out);
+    }
+
+    fn load(from: &mut Reader<'_>) -> recipe_core::Result<Self> {
+        Ok(Self { processor: Save::load(from)?, events: Events::default(), call_ids: Save::load(from)? })
+    }
+}
+
 #[pymethods]
 impl OutputParser {
+    /// Returns the state as bytes.
+    fn save<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &core::save(&*lock::state(py, &self.0)))
+    }
+
+    /// Returns the parser that `save` made these bytes of.
+    #[classmethod]
+    #[pyo3(signature = (data, tokenizer=None))]
+    fn restore(
+        class: &Bound<'_, PyType>,
+        data: &[u8],
+        tokenizer: Option<&Bound<'_, Tokenizer>>,
+    ) -> PyResult<Self> {
+        let parser = core::load(data, save::needs(tokenizer, None)).map_err(|error| raise(class.py(), error))?;
+        Ok(Self(Mutex::new(parser)))
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Reduced<'py, (Bound<'py, PyBytes>, Option<Tokenizer>)> {
+        let this = slf.get();
+        let tokenizer = lock::state(slf.py(), &this.0).processor.tokenizer().cloned();
+        reduced(slf, "restore", (this.save(slf.py()), tokenizer.map(Tokenizer)))
+    }
+
+    fn __copy__(&self, py: Python<'_>) -> Self {
+        Self(Mutex::new(lock::state(py, &self.0).clone()))
+    }
+
+    fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> Self {
+        self.__copy__(py)
+    }
+
     #[new]
     #[pyo3(signature = (options, tools, tokenizer=None))]
     fn new(
@@ -250,3 +299,5 @@ impl ReplyStream {
         lock::state(py, &self.0).response_json()
     }
 }
+
+stream!(ReplyStream);

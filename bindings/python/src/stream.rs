@@ -3,11 +3,14 @@
 use std::sync::Mutex;
 
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyType};
 use recipe_core::stream as core;
 
 use crate::lock;
 use crate::options::{mirror, ParsingOptions};
-use crate::reply::{objects, output, Input, Output};
+use crate::reply::{objects, output, stream, Input, Output};
+use crate::save::record;
+use crate::seal::ReasoningSealer;
 use crate::text::Text;
 use crate::tokenizer::Tokenizer;
 
@@ -20,6 +23,8 @@ mirror! {
 /// What a prompt cost, in tokens, as the engine reports it.
 #[pyclass(frozen, module = "deepseek_recipe._native")]
 pub struct PromptUsage(core::PromptUsage);
+
+record!(PromptUsage);
 
 #[pymethods]
 impl PromptUsage {
@@ -45,6 +50,8 @@ impl PromptUsage {
 /// One message of an engine, made with `ready`, `text`, `tokens`, `finish` or `error`.
 #[pyclass(frozen, module = "deepseek_recipe._native")]
 pub struct InferenceChunk(pub core::InferenceChunk);
+
+record!(InferenceChunk);
 
 type Logprob = (f32, Vec<(u32, f32)>);
 
@@ -211,8 +218,6 @@ impl StreamProcessor {
         lock::state(py, &self.0).close();
     }
 
-    /// Returns a processor that goes on from here by itself.
-    fn __copy__(&self, py: Python<'_>) -> Self {
-        Self(Mutex::new(lock::state(py, &self.0).copy()))
-    }
 }
+
+stream!(StreamProcessor);

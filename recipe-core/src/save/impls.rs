@@ -179,6 +179,8 @@ impl<T: Save, const N: usize> Save for [T; N] {
 macro_rules! through {
     ($($Name:ident),*) => {$(
         impl<T: Save> Save for $Name<T> {
+            const NAME: &'static str = T::NAME;
+
             fn save(&self, out: &mut Writer) {
                 T::save(self, out);
             }
