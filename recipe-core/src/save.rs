@@ -205,21 +205,20 @@ impl<'a> Reader<'a> {
 }
 
 /// Saves a struct by its fields, or an enum by a number for each variant and its fields. All of them have to be
-/// named: one that is forgotten does not compile. `new` makes fields that are not saved; `check` says whether what was
-/// read can be.
+/// named: one that is forgotten does not compile. `check` says whether what was read can be.
 macro_rules! saved {
     (struct $Name:ident { $($field:ident),* $(,)? }
-        $(new { $($made:ident: $make:expr),* $(,)? })? $(check |$value:ident| $sound:expr)?) => {
+        $(check |$value:ident| $sound:expr)?) => {
         impl $crate::save::Save for $Name {
             const NAME: &'static str = stringify!($Name);
 
             fn save(&self, out: &mut $crate::save::Writer) {
-                let Self { $($field,)* $($($made: _,)*)? } = self;
+                let Self { $($field),* } = self;
                 $($crate::save::Save::save($field, out);)*
             }
 
             fn load(from: &mut $crate::save::Reader<'_>) -> $crate::error::Result<Self> {
-                let loaded = Self { $($field: $crate::save::Save::load(from)?,)* $($($made: $make,)*)? };
+                let loaded = Self { $($field: $crate::save::Save::load(from)?),* };
                 $(let $value = &loaded;
                 if !$sound {
                     return Err($crate::save::damaged());

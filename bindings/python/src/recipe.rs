@@ -13,9 +13,8 @@ use crate::conversation::ToolDefinition;
 use crate::error::raise;
 use crate::lock;
 use crate::options::ParsingOptions;
-use crate::reply::{objects, output, random, stream, Input, Output};
-use crate::save::{self, reduced, Reduced};
-use crate::seal::ReasoningSealer;
+use crate::reply::{objects, output, random, Input, Output};
+use crate::save::{self, forked, reduced, stream, Reduced};
 use crate::stream::InferenceChunk;
 use crate::text::Text;
 use crate::tokenizer::Tokenizer;
@@ -109,6 +108,8 @@ impl Event {
 #[pyclass(frozen, module = "deepseek_recipe._native")]
 pub struct OutputParser(Mutex<Parser>);
 
+forked!(OutputParser);
+
 #[derive(Clone)]
 struct Parser {
     processor: StreamProcessor,
@@ -176,17 +177,14 @@ impl Save for Parser {
 impl OutputParser {
     /// Returns the state as bytes.
     fn save<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &core::save(&*lock::state(py, &self.0)))
+        let data = core::save(&*lock::state(py, &self.0));
+        PyBytes::new(py, &data)
     }
 
     /// Returns the parser that `save` made these bytes of.
     #[classmethod]
     #[pyo3(signature = (data, tokenizer=None))]
-    fn restore(
-        class: &Bound<'_, PyType>,
-        data: &[u8],
-        tokenizer: Option<&Bound<'_, Tokenizer>>,
-    ) -> PyResult<Self> {
+    fn restore(class: &Bound<'_, PyType>, data: &[u8], tokenizer: Option<&Bound<'_, Tokenizer>>) -> PyResult<Self> {
         let parser = core::load(data, save::needs(tokenizer, None)).map_err(|error| raise(class.py(), error))?;
         Ok(Self(Mutex::new(parser)))
     }
@@ -195,14 +193,6 @@ impl OutputParser {
         let this = slf.get();
         let tokenizer = lock::state(slf.py(), &this.0).processor.tokenizer().cloned();
         reduced(slf, "restore", (this.save(slf.py()), tokenizer.map(Tokenizer)))
-    }
-
-    fn __copy__(&self, py: Python<'_>) -> Self {
-        Self(Mutex::new(lock::state(py, &self.0).clone()))
-    }
-
-    fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> Self {
-        self.__copy__(py)
     }
 
     #[new]

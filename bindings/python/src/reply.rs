@@ -90,6 +90,12 @@ pub trait Output: Send {
     fn done(&mut self) -> Option<&'static str>;
 }
 
+impl Clone for Box<dyn Output> {
+    fn clone(&self) -> Self {
+        self.copy()
+    }
+}
+
 struct Typed<P: Protocol> {
     stream: ReplyStream<P::Generator>,
     response: Option<P::Response>,
@@ -237,54 +243,6 @@ pub fn restore(data: &[u8], needs: Needs) -> recipe_core::Result<Box<dyn Output>
         _ => typed::<Chat>(data, needs),
     }
 }
-
-/// What the classes have in common whose state is an [`Output`]: it is saved, restored, pickled and copied.
-macro_rules! stream {
-    ($Class:ident) => {
-        #[pymethods]
-        impl $Class {
-            /// Returns the state as bytes.
-            fn save<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-                PyBytes::new(py, &lock::state(py, &self.0).save())
-            }
-
-            /// Returns the stream that `save` made these bytes of.
-            #[classmethod]
-            #[pyo3(signature = (data, tokenizer=None, *, reasoning_sealer=None))]
-            fn restore(
-                class: &Bound<'_, PyType>,
-                data: &[u8],
-                tokenizer: Option<&Bound<'_, Tokenizer>>,
-                reasoning_sealer: Option<&Bound<'_, ReasoningSealer>>,
-            ) -> PyResult<Self> {
-                let needs = $crate::save::needs(tokenizer, reasoning_sealer);
-                let output = $crate::reply::restore(data, needs);
-                output.map(|output| Self(Mutex::new(output))).map_err(|error| $crate::error::raise(class.py(), error))
-            }
-
-            fn __reduce__<'py>(
-                slf: &Bound<'py, Self>,
-            ) -> $crate::save::Reduced<'py, (Bound<'py, PyBytes>, Option<Tokenizer>)> {
-                let output = lock::state(slf.py(), &slf.get().0);
-                if output.is_sealed() {
-                    return Err($crate::save::sealed(slf));
-                }
-                let data = PyBytes::new(slf.py(), &output.save());
-                $crate::save::reduced(slf, "restore", (data, output.tokenizer().map(Tokenizer)))
-            }
-
-            /// Returns a stream that goes on from here by itself.
-            fn __copy__(&self, py: Python<'_>) -> Self {
-                Self(Mutex::new(lock::state(py, &self.0).copy()))
-            }
-
-            fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> Self {
-                self.__copy__(py)
-            }
-        }
-    };
-}
-pub(crate) use stream;
 
 /// A number that no other generator of this process gets, and that nobody guesses: the standard
 /// library's hash keys are random.

@@ -85,8 +85,8 @@ macro_rules! record {
     };
 }
 
-/// A class whose state is behind a lock, pickled and copied as what it is now.
-macro_rules! changing {
+/// What the classes have whose state is behind a lock and can be cloned: a copy goes on by itself.
+macro_rules! forked {
     ($Class:ident) => {
         #[pymethods]
         impl $Class {
@@ -97,10 +97,20 @@ macro_rules! changing {
             fn __deepcopy__(&self, py: Python<'_>, _memo: &Bound<'_, PyAny>) -> Self {
                 self.__copy__(py)
             }
+        }
+    };
+}
 
+/// Such a class that is pickled as what it is now.
+macro_rules! changing {
+    ($Class:ident) => {
+        $crate::save::forked!($Class);
+
+        #[pymethods]
+        impl $Class {
             fn __reduce__<'py>(slf: &Bound<'py, Self>) -> $crate::save::Reduced<'py, (Bound<'py, PyBytes>,)> {
-                let bytes = $crate::save::bytes(slf, &*lock::state(slf.py(), &slf.get().0))?;
-                $crate::save::reduced(slf, "_restore", (bytes,))
+                let value = lock::state(slf.py(), &slf.get().0).clone();
+                $crate::save::reduced(slf, "_restore", ($crate::save::bytes(slf, &value)?,))
             }
 
             #[classmethod]
@@ -110,4 +120,45 @@ macro_rules! changing {
         }
     };
 }
-pub(crate) use {changing, copied, record};
+
+/// Such a class whose state is an [`Output`](crate::reply::Output): it is also saved and restored.
+macro_rules! stream {
+    ($Class:ident) => {
+        $crate::save::forked!($Class);
+
+        #[pymethods]
+        impl $Class {
+            /// Returns the state as bytes.
+            fn save<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+                let data = lock::state(py, &self.0).save();
+                PyBytes::new(py, &data)
+            }
+
+            /// Returns the stream that `save` made these bytes of.
+            #[classmethod]
+            #[pyo3(signature = (data, tokenizer=None, *, reasoning_sealer=None))]
+            fn restore(
+                class: &Bound<'_, PyType>,
+                data: &[u8],
+                tokenizer: Option<&Bound<'_, Tokenizer>>,
+                reasoning_sealer: Option<&Bound<'_, $crate::seal::ReasoningSealer>>,
+            ) -> PyResult<Self> {
+                let needs = $crate::save::needs(tokenizer, reasoning_sealer);
+                let output = $crate::reply::restore(data, needs);
+                output.map(|output| Self(Mutex::new(output))).map_err(|error| $crate::error::raise(class.py(), error))
+            }
+
+            fn __reduce__<'py>(
+                slf: &Bound<'py, Self>,
+            ) -> $crate::save::Reduced<'py, (Bound<'py, PyBytes>, Option<Tokenizer>)> {
+                let output = lock::state(slf.py(), &slf.get().0).clone();
+                if output.is_sealed() {
+                    return Err($crate::save::sealed(slf));
+                }
+                let data = PyBytes::new(slf.py(), &output.save());
+                $crate::save::reduced(slf, "restore", (data, output.tokenizer().map(Tokenizer)))
+            }
+        }
+    };
+}
+pub(crate) use {changing, copied, forked, record, stream};

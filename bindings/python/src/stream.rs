@@ -8,9 +8,8 @@ use recipe_core::stream as core;
 
 use crate::lock;
 use crate::options::{mirror, ParsingOptions};
-use crate::reply::{objects, output, stream, Input, Output};
-use crate::save::record;
-use crate::seal::ReasoningSealer;
+use crate::reply::{objects, output, Input, Output};
+use crate::save::{record, stream};
 use crate::text::Text;
 use crate::tokenizer::Tokenizer;
 
@@ -217,7 +216,6 @@ impl StreamProcessor {
     fn close(&self, py: Python<'_>) {
         lock::state(py, &self.0).close();
     }
-
 }
 
 stream!(StreamProcessor);

@@ -262,5 +262,7 @@ saved! {
         object, open, next_sequence_number, tools, custom_tools, namespace_tool_map, tool_search, sealer, call_ids,
         prompt, clock,
     }
+    // Far from where numbers end.
+    check |generator| generator.next_sequence_number < 1 << 48
 }
 saved! { struct Open { kind, whole, input } }
