@@ -4,6 +4,10 @@ Json stands for what the `json` module reads: `None`, `bool`, `int`, `float`, `s
 Tuples are taken as lists. Integers keep their digits, floats must be finite, at most 128 containers may be nested, and
 half a surrogate pair in a string or key becomes U+FFFD. Anything else raises `TypeError`, `ValueError` or
 `RecursionError`. Getters give new objects each time: changing what they return changes nothing.
+
+What a caller keeps can be pickled and copied: conversations and all that they are made of, options, requests as
+converted, prompts, encodings, tokenizers, engine chunks, streams and complete responses. What seals reasoning is
+copied, but not pickled, so that no key is written down. Only the same version of this package reads a pickle.
 """
 
 from collections.abc import Callable, Sequence
@@ -430,8 +434,6 @@ class ToolCall:
     def arguments(self) -> str:
         """The arguments as the caller sent them: usually a JSON object as text, but never checked."""
 
-    def __getnewargs__(self) -> tuple[str, str, str]: ...
-
 @final
 class ToolDefinition:
     """A declared tool. `parameters` is Json."""
@@ -463,8 +465,6 @@ class ToolDefinition:
     @property
     def defer_loading(self) -> bool:
         """Whether the prompt leaves it out until a system message loads it (V4.1)."""
-
-    def __getnewargs__(self) -> tuple[str, str | None, _Json, bool | None, bool]: ...
 
 class ImageSource:
     """Base class of the places where the bytes of an image are. It cannot be made itself.
@@ -1158,7 +1158,7 @@ class StreamProcessor:
     """Parses an output: engine chunks in, protocol chunks out.
 
     It uses the generator up. Without a tokenizer it takes no `tokens` chunks. `copy.copy` gives a processor that goes
-    on from the same place by itself.
+    on from the same place by itself, and so does `pickle`, unless the reply seals reasoning.
     """
 
     def __new__(
@@ -1202,7 +1202,21 @@ class StreamProcessor:
     def close(self) -> None:
         """Ends without any chunk. May be called at any time."""
 
-    def __copy__(self) -> StreamProcessor: ...
+    def save(self) -> bytes:
+        """Returns the state as bytes, between any two chunks: as large as what is held.
+
+        The tokenizer and the keys of a `ReasoningSealer` are not among them.
+        """
+
+    @classmethod
+    def restore(
+        cls, data: bytes, tokenizer: Tokenizer | None = None, *, reasoning_sealer: ReasoningSealer | None = None
+    ) -> StreamProcessor:
+        """Returns the processor that `save` made these bytes of, whatever its protocol.
+
+        Without a tokenizer the built-in one with the same vocabulary is taken. Raises `ValueError` for bytes that are
+        damaged or of another version of the form, for another vocabulary, and where a sealer is needed and missing.
+        """
 
 class Event:
     """One fact about an output, of one of the classes below. Texts are deltas: they add up to the whole.
@@ -1369,6 +1383,13 @@ class OutputParser:
     def finish(self) -> list[Event]:
         """Closes the input. Without a `finish` chunk before it, the last event is an error."""
 
+    def save(self) -> bytes:
+        """Returns the state as bytes, as `StreamProcessor.save`."""
+
+    @classmethod
+    def restore(cls, data: bytes, tokenizer: Tokenizer | None = None) -> OutputParser:
+        """Returns the parser that `save` made these bytes of. Raises as `StreamProcessor.restore`."""
+
 @final
 class ReplyStream:
     """A reply in the protocol of its generator: engine chunks in, protocol chunks out, the complete response kept.
@@ -1413,10 +1434,19 @@ class ReplyStream:
         """Closes the input and returns the last chunks: a failure, unless the output had ended."""
 
     def finish_sse(self) -> bytes:
-        """As `finish`, as server-sent events, with the end of the stream behind them unless the reply failed."""
+        """As `finish`, as server-sent events, with the end of the stream behind them, once, unless the reply failed."""
 
     def response_json(self) -> str:
         """Returns the complete response as JSON text, also before the reply is complete."""
+
+    def save(self) -> bytes:
+        """Returns the state as bytes, with the complete response so far. As `StreamProcessor.save`."""
+
+    @classmethod
+    def restore(
+        cls, data: bytes, tokenizer: Tokenizer | None = None, *, reasoning_sealer: ReasoningSealer | None = None
+    ) -> ReplyStream:
+        """Returns the stream that `save` made these bytes of. Raises as `StreamProcessor.restore`."""
 
 class ImageError(Exception):
     """An image that cannot be had, read or resized."""

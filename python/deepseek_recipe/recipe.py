@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import uuid
+from array import array
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from operator import index
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, overload
 
@@ -30,6 +32,7 @@ from ._native import (
     MultiModalData,
     OutputParser,
     ParsingOptions,
+    ReasoningSealer,
     RenderedPrompt,
     ReplyStream,
     ResponsesRequest,
@@ -143,6 +146,13 @@ class Encoded:
         self.reason: ChangeReason | None = reason
         """Why the ids do not extend those of `previous`; `None` where they do, and without `previous`."""
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A memoryview can be neither pickled nor copied.
+        return {**self.__dict__, "token_ids": array("I", self.token_ids)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, token_ids=memoryview(state["token_ids"]).toreadonly())
+
     def __repr__(self) -> str:
         return f"Encoded({self.protocol}, model={self.model!r}, token_ids=<{len(self.token_ids)} ids>)"
 
@@ -211,7 +221,34 @@ class Reply:
         self.model: str = model
         generator = _REQUESTS[encoded.protocol].chunk_generator(encoded.request, id, model)
         self._stream = ReplyStream(generator, encoded.parsing_options, encoded.tokenizer, id, model)
-        self._closed = False
+
+    def save(self) -> bytes:
+        """The state as bytes, between any two tokens: as large as what is held. Another process goes on from them.
+
+        Keys of a `ReasoningSealer` and the vocabulary are not among them; text that is still to be sealed is. They are
+        for servers: sign them where a client carries them.
+        """
+        return self._stream.save()
+
+    @classmethod
+    def restore(
+        cls, data: bytes, tokenizer: Tokenizer | None = None, *, reasoning_sealer: ReasoningSealer | None = None
+    ) -> Reply:
+        """The reply that `save` made these bytes of. Without `tokenizer` the built-in one with the same vocabulary.
+
+        Raises `ValueError` for bytes that are damaged or of another version of the form, for another vocabulary, and
+        where the reply seals reasoning and there is no sealer.
+        """
+        reply = cls.__new__(cls)
+        reply._stream = ReplyStream.restore(data, tokenizer, reasoning_sealer=reasoning_sealer)
+        response = reply.response()
+        reply.id, reply.model = response["id"], response["model"]
+        return reply
+
+    def __copy__(self) -> Reply:
+        reply = self.__class__.__new__(self.__class__)
+        reply.__dict__.update(self.__dict__, _stream=copy(self._stream))
+        return reply
 
     @property
     def finished(self) -> bool:
@@ -234,10 +271,7 @@ class Reply:
 
     def finish_sse(self, reason: FinishReason | None = "stop") -> bytes:
         """As `finish`, as server-sent events, with the end of the stream behind them; `b""` the second time."""
-        if self._closed:
-            return b""
         sent = b"" if self.finished or reason is None else self._stream.push_sse(_finish(reason))
-        self._closed = True
         return sent + self._stream.finish_sse()
 
     def response(self) -> dict[str, Any]:

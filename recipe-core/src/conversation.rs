@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::json::Value;
+use crate::save::saved;
 
 /// A conversation and what the prompt has to say about it.
 #[derive(Clone, Debug, PartialEq)]
@@ -316,4 +317,36 @@ impl ImageDetail {
             Self::Original => "original",
         }
     }
+}
+
+saved! { struct Conversation { messages, thinking_mode, tools, tool_choice, reasoning_effort, response_format } }
+saved! {
+    enum Message {
+        0 = System { content, tools }, 1 = User { content },
+        2 = Assistant { content, reasoning_content, tool_calls, prefix }, 3 = Tool { content, tool_call_id },
+        4 = LatestReminder { content },
+    }
+}
+saved! {
+    struct Content { text, placeholders, image_sources }
+    check |content| are_ranges_of(&content.placeholders, &content.text)
+        && content.placeholders.len() <= content.image_sources.len()
+}
+saved! { struct ToolCall { id, name, arguments } }
+saved! { struct ToolDefinition { name, description, parameters, strict, defer_loading } }
+saved! { enum ToolChoice { 0 = Auto, 1 = None, 2 = Required } }
+saved! { enum Effort { 0 = Low, 1 = High, 2 = XHigh, 3 = Max, 4 = Number(number) } }
+saved! { enum ResponseFormat { 0 = Text, 1 = JsonObject, 2 = JsonSchema(schema), 3 = Regex(expression) } }
+saved! { struct ImageSource { data, detail, path } }
+saved! { enum ImageData { 0 = Url(url), 1 = DataUrl(url), 2 = Bytes(bytes) } }
+saved! { enum ImageDetail { 0 = Auto, 1 = Low, 2 = High, 3 = Original } }
+
+/// Whether ranges are those of parts of a text: ascending, disjoint and not empty.
+pub(crate) fn are_ranges_of(ranges: &[Range<usize>], text: &str) -> bool {
+    let mut behind = 0;
+    ranges.iter().all(|range| {
+        let is_next = behind <= range.start && text.get(range.clone()).is_some_and(|part| !part.is_empty());
+        behind = range.end;
+        is_next
+    })
 }

@@ -42,6 +42,7 @@ pub mod options;
 pub mod prompt;
 pub mod reply;
 pub mod request;
+pub mod save;
 pub mod schema;
 pub mod seal;
 pub mod special;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::save::saved;
 use crate::seal::ReasoningSealer;
 use crate::special::SpecialTokens;
 
@@ -12,6 +13,11 @@ pub enum ModelVersion {
     DeepseekV4Pro,
     /// DeepSeek-V4.1-Flash: the V4.1 template and vocabulary.
     DeepseekV41Flash,
+}
+
+impl ModelVersion {
+    /// Every version.
+    pub const ALL: [Self; 2] = [Self::DeepseekV4Pro, Self::DeepseekV41Flash];
 }
 
 /// What to do with a past assistant message that lacks its reasoning, in thinking mode.
@@ -285,5 +291,33 @@ impl Default for ParsingOptions {
             parallel_tool_calls: true,
             special_tokens: SpecialTokens::default(),
         }
+    }
+}
+
+saved! { enum ModelVersion { 0 = DeepseekV4Pro, 1 = DeepseekV41Flash } }
+saved! { enum ReasoningContentBehavior { 0 = FillEmpty, 1 = Reject } }
+saved! { enum WebSearchBehavior { 0 = Drop, 1 = Reject } }
+saved! { enum ToolPairing { 0 = Repair, 1 = Refuse } }
+saved! { enum ForcedToolChoice { 0 = Constrain, 1 = Refuse } }
+saved! { enum MessagesContinuation { 0 = Continue, 1 = Close } }
+saved! { enum Unsupported { 0 = Ignore, 1 = Refuse } }
+saved! {
+    struct ConversionOptions {
+        default_thinking_mode, reasoning_content_behavior, responses_web_search, messages_web_search,
+        thinking_max_tokens_upper_bound, non_thinking_max_tokens_upper_bound, model_versions_by_name, special_tokens,
+        tool_pairing, forced_tool_choice, messages_continuation, unsupported, max_choices, hosted_names,
+        reasoning_sealer,
+    }
+}
+saved! {
+    struct InferenceOptions { max_tokens, temperature, top_p, logprobs, top_logprobs, seed, output_constraint, n }
+}
+saved! { struct OutputConstraint { kind, schema } }
+saved! { enum ConstraintKind { 0 = Json, 1 = Regex, 2 = ToolCall, 3 = ToolCallRequired } }
+saved! { enum ThinkingInitialStage { 0 = ReasoningStart, 1 = ReasoningContinuation, 2 = ContentContinuation } }
+saved! {
+    struct ParsingOptions {
+        parse_tool_calls, starts_in_tool_calls, parse_json_output, thinking_initial_stage, stop_sequences,
+        parallel_tool_calls, special_tokens,
     }
 }

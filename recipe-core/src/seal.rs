@@ -13,6 +13,7 @@ use aes_gcm_siv::{Aes256GcmSiv, Key as CipherKey, KeyInit, Nonce};
 
 use crate::error::{Error, Result};
 use crate::options::ModelVersion;
+use crate::save::saved;
 
 const FORMAT: u8 = 1;
 const KEY_NAME: usize = 4;
@@ -137,6 +138,8 @@ impl ReplySealer {
         self.sealer.seal(reasoning, self.version, nonce)
     }
 }
+
+saved! { struct ReplySealer { sealer, version, seed } }
 
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 

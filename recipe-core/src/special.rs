@@ -1,5 +1,7 @@
 //! Special tokens by kind, and their spellings. Knows no tokenizer: ids are looked up there.
 
+use crate::save::saved;
+
 /// A kind of special token that templates write and parsers look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -127,3 +129,5 @@ impl SpecialTokens {
         self
     }
 }
+
+saved! { struct SpecialTokens { spellings } }

@@ -18,7 +18,7 @@ use recipe_core::conversation::{Content, Conversation, Message, ToolCall, ToolDe
 use recipe_core::json::Value;
 use recipe_core::options::{ModelVersion, ParsingOptions, ThinkingInitialStage};
 use recipe_core::prompt::render;
-use recipe_core::special::SpecialTokens;
+use recipe_core::special::{SpecialToken, SpecialTokens};
 use recipe_core::stream::{Events, FinishReason, InferenceChunk, InferenceFinishReason, OutputTools, StreamProcessor};
 use recipe_core::tokenizer::{Token, Tokenizer};
 
@@ -71,6 +71,16 @@ prop_compose! {
             ..ParsingOptions::default()
         }
     }
+}
+
+/// The released spellings, or odd ones.
+fn spellings() -> impl Strategy<Value = SpecialTokens> {
+    let odd = || select(vec!["", "\n", "é", "<", "<b>", "}"]);
+    let with = |(end, dsml, eos): (&str, &str, &str)| {
+        let tokens = SpecialTokens::default().with(SpecialToken::ThinkingEnd, end).with(SpecialToken::Dsml, dsml);
+        tokens.with(SpecialToken::Eos, eos)
+    };
+    prop_oneof![2 => Just(SpecialTokens::default()), 1 => (odd(), odd(), odd()).prop_map(with)]
 }
 
 fn outputs() -> impl Strategy<Value = String> {
@@ -231,19 +241,22 @@ proptest! {
         let mut cuts = cuts.iter().cycle();
         for part in list.chunk_by(|_, _| *cuts.next().unwrap()) {
             if !processor.is_finished() {
-                prop_assert_eq!((processor.remaining_text(), processor.remaining_ids()), ("", Vec::new()));
+                prop_assert!(processor.remaining_text().is_empty() && processor.remaining_ids().is_empty());
                 processor.push_tokens(part, None, &mut events).unwrap();
                 came.extend_from_slice(part);
             }
         }
         let (rest, rest_ids) = (processor.remaining_text(), processor.remaining_ids());
         if !processor.is_finished() {
-            prop_assert_eq!((rest, rest_ids), ("", Vec::new()));
+            prop_assert!(rest.is_empty() && rest_ids.is_empty());
             return Ok(());
         }
+        let restored = load::<StreamProcessor>(&save(&processor), Needs::default()).unwrap();
+        prop_assert_eq!((restored.remaining_text(), restored.remaining_ids()), (rest, rest_ids));
+        prop_assert_eq!(restored.stop_sequence(), processor.stop_sequence());
         let whole = text_of(&came);
         prop_assert!(whole.ends_with(rest), "{:?} is not the end of {:?}", rest, whole);
-        prop_assert!(came.ends_with(&rest_ids));
+        prop_assert!(came.ends_with(rest_ids));
         let before = came.len() - rest_ids.len();
         // A character may be cut by the ids' start: then it counts as theirs.
         let ends_at = |count: usize| came[..count].iter().map(|id| bytes_of(*id)).sum::<usize>();
@@ -291,6 +304,26 @@ proptest! {
             let word = format!("w{number:03}");
             prop_assert_eq!(shown.matches(&word).count(), 1, "{} in {:?}", word, shown);
         }
+    }
+
+    /// Bytes of every state that a stream can be in are taken, and it goes on the same.
+    #[test]
+    fn a_saved_stream_goes_on(
+        options in options(), special_tokens in spellings(), outputs in vec((outputs(), any::<bool>()), 1..4),
+        end in ends(), cuts in vec(any::<bool>(), 1..40),
+    ) {
+        let options = ParsingOptions { special_tokens, ..options };
+        let chunk = |(output, is_text)| if is_text { text(output) } else { ids(TOKENIZER.encode(&output)) };
+        let chunks: Vec<InferenceChunk> = outputs.into_iter().map(chunk).chain([end]).collect();
+        let mut cuts = cuts.iter().cycle();
+        let (mut kept, mut saved) = (processor(options.clone()), processor(options));
+        for chunk in cut_again(&chunks, || *cuts.next().unwrap()) {
+            saved = StreamProcessor::restore(&saved.save(), Some(TOKENIZER.clone())).unwrap();
+            let (mut before, mut after) = (Events::default(), Events::default());
+            prop_assert_eq!(kept.push(&chunk, &mut before), saved.push(&chunk, &mut after));
+            prop_assert_eq!(before, after);
+        }
+        prop_assert!(kept.save() == saved.save());
     }
 
     #[test]

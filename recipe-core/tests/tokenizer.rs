@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use recipe_core::options::ModelVersion;
 use recipe_core::special::SpecialToken;
-use recipe_core::tokenizer::{Decoder, Token, Tokenizer};
+use recipe_core::tokenizer::{Decoder, Source, Token, Tokenizer};
 use serde_json::{json, Value};
 
 fn v4() -> Tokenizer {
@@ -20,6 +20,14 @@ fn plain(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
     let mut ids = Vec::new();
     tokenizer.encode_plain_into(text, &mut ids);
     ids
+}
+
+#[test]
+fn vocabularies_are_told_apart() {
+    // Saved streams hold these numbers.
+    let known = [10_625_772_336_741_619_571, 13_750_158_347_356_932_882];
+    assert_eq!([v4().fingerprint(), v41().fingerprint()], known);
+    assert_eq!(v41().source(), &Source::Builtin(ModelVersion::DeepseekV41Flash));
 }
 
 #[test]

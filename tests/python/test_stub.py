@@ -13,7 +13,7 @@ import deepseek_recipe
 from deepseek_recipe import _native
 
 STUB = Path(deepseek_recipe.__file__).parent / "_native.pyi"
-# What Python or PyO3 adds to a class by itself; a stub need not repeat it.
+# What Python or PyO3 adds to a class by itself, and what pickling and copying need; a stub need not repeat it.
 IMPLIED = set(dir(object)) | {
     "__module__",
     "__weakref__",
@@ -21,6 +21,9 @@ IMPLIED = set(dir(object)) | {
     "__slotnames__",
     "__int__",
     "__reduce__",
+    "__copy__",
+    "__deepcopy__",
+    "_restore",
     "__match_args__",
 }
 

@@ -5,18 +5,21 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyInt};
+use pyo3::types::{PyBool, PyBytes, PyInt, PyType};
 use recipe_core::conversation as core;
 use recipe_core::conversation::{Effort, ImageData, ImageDetail, ResponseFormat, ToolChoice};
 use recipe_core::special::SpecialToken;
 
 use crate::json::{to_python, to_value};
+use crate::save::record;
 use crate::text::{choose, Text};
 
 /// A call in the history: `id` is what the result refers to, `name` the tool, and `arguments` the
 /// text that the caller sent, usually a JSON object; it is not checked.
 #[pyclass(frozen, module = "deepseek_recipe._native")]
 pub struct ToolCall(core::ToolCall);
+
+record!(ToolCall);
 
 #[pymethods]
 impl ToolCall {
@@ -47,15 +50,13 @@ impl ToolCall {
         let core::ToolCall { id, name, arguments } = &self.0;
         format!("ToolCall(id={id:?}, name={name:?}, arguments={arguments:?})")
     }
-
-    fn __getnewargs__(&self) -> (&str, &str, &str) {
-        (self.id(), self.name(), self.arguments())
-    }
 }
 
 /// A declared tool. `parameters` is the JSON Schema of its arguments as JSON objects of Python.
 #[pyclass(frozen, module = "deepseek_recipe._native")]
 pub struct ToolDefinition(pub core::ToolDefinition);
+
+record!(ToolDefinition);
 
 #[pymethods]
 impl ToolDefinition {
@@ -111,14 +112,6 @@ impl ToolDefinition {
         let core::ToolDefinition { name, description, strict, .. } = &self.0;
         format!("ToolDefinition(name={name:?}, description={description:?}, strict={strict:?})")
     }
-
-    #[allow(clippy::type_complexity)] // The arguments of the constructor.
-    fn __getnewargs__<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> PyResult<(&str, Option<&str>, Option<Bound<'py, PyAny>>, Option<bool>, bool)> {
-        Ok((self.name(), self.description(), self.parameters(py)?, self.strict(), self.defer_loading()))
-    }
 }
 
 /// The level of a name.
@@ -130,6 +123,8 @@ pub fn image_detail(name: &str) -> PyResult<ImageDetail> {
 /// Base class of the places where the bytes of an image are.
 #[pyclass(frozen, subclass, module = "deepseek_recipe._native")]
 pub struct ImageSource(core::ImageSource);
+
+record!(ImageSource, |py, value| Self::object(py, &value), Bound<'py, PyAny>);
 
 impl ImageSource {
     fn new(data: ImageData, detail: &str, path: Text) -> PyResult<PyClassInitializer<Self>> {
@@ -251,6 +246,8 @@ impl BytesImageSource {
 /// Base class of the messages. What a role does not have is `None`, `False` or an empty list.
 #[pyclass(frozen, subclass, module = "deepseek_recipe._native")]
 pub struct Message(core::Message);
+
+record!(Message, |py, value| Self::object(py, &value), Bound<'py, PyAny>);
 
 impl Message {
     /// The Python object of a message, of the class for its role.
@@ -516,6 +513,8 @@ fn effort_name(effort: Effort) -> &'static str {
 /// choose the formats `json_schema` and `regex`.
 #[pyclass(frozen, module = "deepseek_recipe._native")]
 pub struct Conversation(pub Arc<core::Conversation>);
+
+record!(Conversation);
 
 #[pymethods]
 impl Conversation {

@@ -12,6 +12,7 @@ mod prompt;
 mod recipe;
 mod reply;
 mod request;
+mod save;
 mod seal;
 mod special;
 mod stream;

@@ -6,10 +6,11 @@ use std::sync::{LazyLock, Mutex, MutexGuard};
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict, PyType};
 use recipe_core::options as core;
 
 use crate::lock;
+use crate::save::{changing, record};
 use crate::seal::ReasoningSealer;
 use crate::special::SpecialTokens;
 use crate::text::{choose, strings, Text};
@@ -94,6 +95,8 @@ static DEFAULTS: LazyLock<core::ConversionOptions> = LazyLock::new(core::Convers
 /// Options of request conversion. They never change: each `with_` method returns new ones.
 #[pyclass(frozen, module = "deepseek_recipe._native")]
 pub struct ConversionOptions(pub core::ConversionOptions);
+
+record!(ConversionOptions);
 
 impl ConversionOptions {
     fn with(&self, change: impl FnOnce(&mut core::ConversionOptions)) -> Self {
@@ -395,6 +398,8 @@ fn choices(most: u8) -> PyResult<u8> {
 #[pyclass(frozen, module = "deepseek_recipe._native")]
 pub struct InferenceOptions(pub core::InferenceOptions);
 
+record!(InferenceOptions);
+
 #[pymethods]
 impl InferenceOptions {
     /// The most output tokens.
@@ -450,6 +455,8 @@ impl InferenceOptions {
 #[pyclass(frozen, module = "deepseek_recipe._native")]
 pub struct OutputConstraint(core::OutputConstraint);
 
+record!(OutputConstraint);
+
 #[pymethods]
 impl OutputConstraint {
     /// What `schema` holds: `json`, `regex`, `tool_call` or `tool_call_required`.
@@ -472,6 +479,8 @@ impl OutputConstraint {
 /// How to parse the output. The fields may be set; a `StreamProcessor` keeps those that it was made with.
 #[pyclass(frozen, module = "deepseek_recipe._native")]
 pub struct ParsingOptions(Mutex<core::ParsingOptions>);
+
+changing!(ParsingOptions);
 
 impl ParsingOptions {
     pub fn of(options: core::ParsingOptions) -> Self {

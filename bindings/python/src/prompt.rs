@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyBytes, PyList, PyType};
 use recipe_core::options::ModelVersion;
 use recipe_core::prompt;
 use recipe_core::special;
@@ -11,12 +11,15 @@ use recipe_core::tokenizer;
 use crate::conversation::{Conversation, ImageSource};
 use crate::error::raise;
 use crate::options::ParsingOptions;
+use crate::save::{copied, record, reduced, Reduced};
 use crate::special::SpecialTokens;
 use crate::tokenizer::Tokenizer;
 
 /// A prompt, and which parts of it are special tokens.
 #[pyclass(frozen, module = "deepseek_recipe._native")]
 pub struct RenderedPrompt(pub prompt::RenderedPrompt);
+
+record!(RenderedPrompt);
 
 #[pymethods]
 impl RenderedPrompt {
@@ -77,8 +80,27 @@ macro_rules! encoding {
             tokenizer: Option<tokenizer::Tokenizer>,
         }
 
+        copied!($name);
+
         #[pymethods]
         impl $name {
+            /// Pickles as its settings.
+            fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Reduced<'py, (SpecialTokens, Option<Tokenizer>)> {
+                let Self { special_tokens, tokenizer } = slf.get();
+                let settings = (SpecialTokens(special_tokens.clone()), tokenizer.clone().map(Tokenizer));
+                reduced(slf, "_restore", settings)
+            }
+
+            #[classmethod]
+            fn _restore(
+                _class: &Bound<'_, PyType>,
+                special_tokens: &SpecialTokens,
+                tokenizer: Option<&Bound<'_, Tokenizer>>,
+            ) -> Self {
+                let tokenizer = tokenizer.map(|tokenizer| tokenizer.get().0.clone());
+                Self { special_tokens: special_tokens.0.clone(), tokenizer }
+            }
+
             #[new]
             fn new() -> Self {
                 Self { special_tokens: special::SpecialTokens::default(), tokenizer: None }

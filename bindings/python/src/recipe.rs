@@ -4,9 +4,10 @@
 use std::sync::Mutex;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict};
+use pyo3::types::{PyBytes, PyDict, PyType};
 use recipe_core::options::ParsingOptions as ParsedAs;
 use recipe_core::reply::CallIds;
+use recipe_core::save::{self as core, Reader, Save, Writer};
 use recipe_core::stream::{Event as CoreEvent, Events, FinishReason, OutputTools, StreamProcessor};
 
 use crate::conversation::ToolDefinition;
@@ -15,6 +16,7 @@ use crate::lock;
 use crate::options::ParsingOptions;
 use crate::reply::{objects, output, random, Input, Output};
 use crate::request::ConversationRequest;
+use crate::save::{self, forked, reduced, stream, Reduced};
 use crate::stream::InferenceChunk;
 use crate::text::Text;
 use crate::tokenizer::Tokenizer;
@@ -125,6 +127,9 @@ impl Event {
 #[pyclass(frozen, module = "deepseek_recipe._native")]
 pub struct OutputParser(Mutex<Parser>);
 
+forked!(OutputParser);
+
+#[derive(Clone)]
 struct Parser {
     processor: StreamProcessor,
     events: Events,
@@ -154,7 +159,7 @@ impl Parser {
                 completion_tokens: usage.completion_tokens,
                 reasoning_tokens: usage.reasoning_tokens,
                 remaining_text: self.processor.remaining_text().to_owned(),
-                remaining_ids: self.processor.remaining_ids(),
+                remaining_ids: self.processor.remaining_ids().to_vec(),
             },
             CoreEvent::Error { message, code, .. } => {
                 Event::Error { message: message.to_owned(), code: code.to_owned() }
@@ -183,8 +188,42 @@ impl OutputParser {
     }
 }
 
+impl Save for Parser {
+    const NAME: &'static str = "OutputParser";
+
+    fn save(&self, out: &mut Writer) {
+        let Self { processor, events: _, call_ids } = self;
+        Save::save(processor, out);
+        call_ids.save(out);
+    }
+
+    fn load(from: &mut Reader<'_>) -> recipe_core::Result<Self> {
+        Ok(Self { processor: Save::load(from)?, events: Events::default(), call_ids: Save::load(from)? })
+    }
+}
+
 #[pymethods]
 impl OutputParser {
+    /// Returns the state as bytes.
+    fn save<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let data = core::save(&*lock::state(py, &self.0));
+        PyBytes::new(py, &data)
+    }
+
+    /// Returns the parser that `save` made these bytes of.
+    #[classmethod]
+    #[pyo3(signature = (data, tokenizer=None))]
+    fn restore(class: &Bound<'_, PyType>, data: &[u8], tokenizer: Option<&Bound<'_, Tokenizer>>) -> PyResult<Self> {
+        let parser = core::load(data, save::needs(tokenizer, None)).map_err(|error| raise(class.py(), error))?;
+        Ok(Self(Mutex::new(parser)))
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> Reduced<'py, (Bound<'py, PyBytes>, Option<Tokenizer>)> {
+        let this = slf.get();
+        let tokenizer = lock::state(slf.py(), &this.0).processor.tokenizer().cloned();
+        reduced(slf, "restore", (this.save(slf.py()), tokenizer.map(Tokenizer)))
+    }
+
     #[new]
     #[pyo3(signature = (options, tools, tokenizer=None))]
     fn new(
@@ -265,7 +304,7 @@ impl ReplyStream {
     /// The ids of the remaining text, as a new list. One with text on both sides of the end is not among them.
     #[getter]
     fn remaining_ids(&self, py: Python<'_>) -> Vec<u32> {
-        lock::state(py, &self.0).processor().remaining_ids()
+        lock::state(py, &self.0).processor().remaining_ids().to_vec()
     }
 
     /// Takes an engine chunk and returns the protocol chunks that it makes.
@@ -303,3 +342,5 @@ impl ReplyStream {
         lock::state(py, &self.0).response_json()
     }
 }
+
+stream!(ReplyStream);

@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyType};
 use recipe_core::conversation::Conversation;
 use recipe_core::options::{ModelVersion, ParsingOptions};
 use recipe_core::reply::chat::{self, ChatChunk, ChatGenerator, ChatResponse};
@@ -15,18 +16,20 @@ use recipe_core::reply::messages::{MessagesEvent, MessagesGenerator, MessagesRes
 use recipe_core::reply::responses::{ResponsesEvent, ResponsesGenerator, ResponsesResponse as ResponsesTotal};
 use recipe_core::reply::{Chunk, Reply, ReplyStream};
 use recipe_core::request::ConversationRequest as Converted;
+use recipe_core::save::{self, Needs, Reader, Save, Writer};
 use recipe_core::stream::{InferenceChunk, PromptUsage, StreamProcessor};
 use recipe_core::tokenizer::Tokenizer;
 
 use crate::error::raise;
 use crate::lock;
 use crate::request::ResponsesEcho;
+use crate::save::changing;
 use crate::text::Text;
 
 /// What the bindings have to know of a protocol's reply.
 pub trait Protocol: 'static {
     type Generator: Reply + Send;
-    type Response: Clone + Send;
+    type Response: Clone + Save + Send;
     /// What ends a stream of server-sent events, in protocols that have such a mark.
     const DONE: Option<&'static str>;
 
@@ -77,15 +80,48 @@ pub trait Output: Send {
     fn processor(&self) -> &StreamProcessor;
     fn close(&mut self);
     fn copy(&self) -> Box<dyn Output>;
+    fn save(&self) -> Vec<u8>;
+    /// Whether restoring needs a sealer.
+    fn is_sealed(&self) -> bool;
+    fn tokenizer(&self) -> Option<Tokenizer>;
     /// The complete response so far as JSON, if it is kept.
     fn response_json(&self) -> String;
-    /// The end mark of a stream that did not fail.
-    fn done(&self) -> Option<&'static str>;
+    /// The end mark of a stream that did not fail, once.
+    fn done(&mut self) -> Option<&'static str>;
+}
+
+impl Clone for Box<dyn Output> {
+    fn clone(&self) -> Self {
+        self.copy()
+    }
 }
 
 struct Typed<P: Protocol> {
     stream: ReplyStream<P::Generator>,
     response: Option<P::Response>,
+    /// Whether the end mark has been sent.
+    is_done: bool,
+}
+
+impl<P: Protocol> Clone for Typed<P> {
+    fn clone(&self) -> Self {
+        Self { stream: self.stream.clone(), response: self.response.clone(), is_done: self.is_done }
+    }
+}
+
+impl<P: Protocol> Save for Typed<P> {
+    const NAME: &'static str = P::Generator::NAME;
+
+    fn save(&self, out: &mut Writer) {
+        let Self { stream, response, is_done } = self;
+        Save::save(stream, out);
+        response.save(out);
+        is_done.save(out);
+    }
+
+    fn load(from: &mut Reader<'_>) -> recipe_core::Result<Self> {
+        Ok(Self { stream: Save::load(from)?, response: Save::load(from)?, is_done: Save::load(from)? })
+    }
 }
 
 impl<P: Protocol> Typed<P> {
@@ -137,7 +173,19 @@ where
     }
 
     fn copy(&self) -> Box<dyn Output> {
-        Box::new(Self { stream: self.stream.clone(), response: self.response.clone() })
+        Box::new(self.clone())
+    }
+
+    fn save(&self) -> Vec<u8> {
+        save::save(self)
+    }
+
+    fn is_sealed(&self) -> bool {
+        save::is_sealed(self)
+    }
+
+    fn tokenizer(&self) -> Option<Tokenizer> {
+        self.stream.tokenizer().cloned()
     }
 
     fn response_json(&self) -> String {
@@ -148,8 +196,9 @@ where
         json
     }
 
-    fn done(&self) -> Option<&'static str> {
-        P::DONE.filter(|_| !self.response.as_ref().is_some_and(P::is_failed))
+    fn done(&mut self) -> Option<&'static str> {
+        let is_first = !std::mem::replace(&mut self.is_done, true);
+        P::DONE.filter(|_| is_first && !self.response.as_ref().is_some_and(P::is_failed))
     }
 }
 
@@ -165,19 +214,34 @@ pub fn output(
     if let Ok(found) = generator.cast::<ChatCompletionChunkGenerator>() {
         let stream = ReplyStream::new(found.get().take(py)?, options, tokenizer);
         let response = keeps.map(|(id, model)| ChatResponse::new(id, model, now()));
-        return Ok(Box::new(Typed::<Chat> { stream, response }));
+        return Ok(Box::new(Typed::<Chat> { stream, response, is_done: false }));
     }
     if let Ok(found) = generator.cast::<MessagesChunkGenerator>() {
         let stream = ReplyStream::new(found.get().take(py)?, options, tokenizer);
         let response = keeps.map(|(id, model)| MessagesTotal::new(id, model, PromptUsage::default()));
-        return Ok(Box::new(Typed::<Messages> { stream, response }));
+        return Ok(Box::new(Typed::<Messages> { stream, response, is_done: false }));
     }
     if let Ok(found) = generator.cast::<ResponsesChunkGenerator>() {
         let stream = ReplyStream::new(found.get().take(py)?, options, tokenizer);
         let response = keeps.map(|(id, model)| ResponsesTotal::new(id, model, now()));
-        return Ok(Box::new(Typed::<Responses> { stream, response }));
+        return Ok(Box::new(Typed::<Responses> { stream, response, is_done: false }));
     }
     Err(PyTypeError::new_err("expected a protocol chunk generator"))
+}
+
+/// The stream that `Output::save` made these bytes of, whatever its protocol.
+pub fn restore(data: &[u8], needs: Needs) -> recipe_core::Result<Box<dyn Output>> {
+    fn typed<P: Protocol>(data: &[u8], needs: Needs) -> recipe_core::Result<Box<dyn Output>>
+    where
+        ChunkOf<'static, P>: Clone,
+    {
+        Ok(Box::new(save::load::<Typed<P>>(data, needs)?))
+    }
+    match save::name(data)? {
+        MessagesGenerator::NAME => typed::<Messages>(data, needs),
+        ResponsesGenerator::NAME => typed::<Responses>(data, needs),
+        _ => typed::<Chat>(data, needs),
+    }
 }
 
 /// A number that no other generator of this process gets, and that nobody guesses: the standard
@@ -188,7 +252,7 @@ pub fn random() -> u128 {
 }
 
 /// The Unix time in seconds. A clock before 1970 counts as 1970.
-fn now() -> u64 {
+pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
@@ -284,6 +348,8 @@ macro_rules! protocol {
         #[doc = concat!("The complete response of ", stringify!($protocol), ": what the chunks so far add up to.")]
         #[pyclass(frozen, module = "deepseek_recipe._native")]
         pub struct $Response(Mutex<$core_response>);
+
+        changing!($Response);
 
         #[pymethods]
         impl $Response {

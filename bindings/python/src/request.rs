@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyMemoryView, PyString, PyType};
 use recipe_core::json::Value;
 use recipe_core::request::chat::ChatRequest;
 use recipe_core::request::messages::MessagesRequest as MessagesBody;
@@ -19,11 +19,14 @@ use crate::json::to_value;
 use crate::lock;
 use crate::options::{ConversionOptions, InferenceOptions, ModelVersion, ParsingOptions};
 use crate::reply::{ChatCompletionChunkGenerator, MessagesChunkGenerator, ResponsesChunkGenerator};
+use crate::save::record;
 use crate::text::{choose, read, Text};
 
 /// What every protocol's request becomes, or a request made by hand with the default options.
 #[pyclass(frozen, module = "deepseek_recipe._native")]
 pub struct ConversationRequest(pub Converted);
+
+record!(ConversationRequest);
 
 #[pymethods]
 impl ConversationRequest {
@@ -213,6 +216,8 @@ request! {
 /// The settings of a Responses request that response objects report, or those of a request without any.
 #[pyclass(frozen, module = "deepseek_recipe._native")]
 pub struct ResponsesEcho(pub Echo);
+
+record!(ResponsesEcho);
 
 #[pymethods]
 impl ResponsesEcho {

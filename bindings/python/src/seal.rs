@@ -7,11 +7,15 @@ use recipe_core::seal as core;
 use crate::error::raise;
 use crate::options::ModelVersion;
 use crate::reply::random;
+use crate::save::copied;
 use crate::text::Text;
 
 /// Seals reasoning for clients that carry it without reading it, and opens it when it comes back.
 #[pyclass(frozen, module = "deepseek_recipe._native")]
 pub struct ReasoningSealer(pub core::ReasoningSealer);
+
+// Keys are not pickled.
+copied!(ReasoningSealer);
 
 #[pymethods]
 impl ReasoningSealer {

@@ -1,9 +1,11 @@
 //! Special tokens and their spellings, for Python. Knows no tokenizer.
 
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyType};
 use recipe_core::special as core;
 
 use crate::options::mirror;
+use crate::save::record;
 use crate::text::Text;
 
 mirror! {
@@ -24,6 +26,8 @@ mirror! {
 /// default spelling; an empty one renders nothing.
 #[pyclass(frozen, module = "deepseek_recipe._native")]
 pub struct SpecialTokens(pub core::SpecialTokens);
+
+record!(SpecialTokens);
 
 #[pymethods]
 impl SpecialTokens {

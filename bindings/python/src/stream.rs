@@ -3,11 +3,13 @@
 use std::sync::Mutex;
 
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyType};
 use recipe_core::stream as core;
 
 use crate::lock;
 use crate::options::{mirror, ParsingOptions};
 use crate::reply::{objects, output, Input, Output};
+use crate::save::{record, stream};
 use crate::text::Text;
 use crate::tokenizer::Tokenizer;
 
@@ -20,6 +22,8 @@ mirror! {
 /// What a prompt cost, in tokens, as the engine reports it.
 #[pyclass(frozen, module = "deepseek_recipe._native")]
 pub struct PromptUsage(core::PromptUsage);
+
+record!(PromptUsage);
 
 #[pymethods]
 impl PromptUsage {
@@ -45,6 +49,8 @@ impl PromptUsage {
 /// One message of an engine, made with `ready`, `text`, `tokens`, `finish` or `error`.
 #[pyclass(frozen, module = "deepseek_recipe._native")]
 pub struct InferenceChunk(pub core::InferenceChunk);
+
+record!(InferenceChunk);
 
 type Logprob = (f32, Vec<(u32, f32)>);
 
@@ -210,7 +216,7 @@ impl StreamProcessor {
     /// The ids of the remaining text, as a new list. One with text on both sides of the end is not among them.
     #[getter]
     fn remaining_ids(&self, py: Python<'_>) -> Vec<u32> {
-        lock::state(py, &self.0).processor().remaining_ids()
+        lock::state(py, &self.0).processor().remaining_ids().to_vec()
     }
 
     /// Takes an engine chunk and returns the protocol chunks that it makes.
@@ -228,9 +234,6 @@ impl StreamProcessor {
     fn close(&self, py: Python<'_>) {
         lock::state(py, &self.0).close();
     }
-
-    /// Returns a processor that goes on from here by itself.
-    fn __copy__(&self, py: Python<'_>) -> Self {
-        Self(Mutex::new(lock::state(py, &self.0).copy()))
-    }
 }
+
+stream!(StreamProcessor);

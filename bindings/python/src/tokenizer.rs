@@ -4,13 +4,14 @@ use std::path::PathBuf;
 
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyMemoryView, PyString};
+use pyo3::types::{PyBytes, PyList, PyMemoryView, PyString, PyType};
 use recipe_core::tokenizer as core;
 
 use crate::error::raise;
 use crate::lock;
 use crate::options::ModelVersion;
 use crate::prompt::RenderedPrompt;
+use crate::save::{copied, reduced, Reduced};
 use crate::text::{read, Text};
 
 /// Ids as a read-only buffer of uint32. A memoryview is one that the stable ABI can make from any bytes.
@@ -27,6 +28,8 @@ pub fn buffer<'py>(py: Python<'py>, ids: &[u32]) -> PyResult<Bound<'py, PyAny>> 
 /// A byte-level BPE tokenizer with an added vocabulary. It never changes.
 #[pyclass(frozen, module = "deepseek_recipe._native")]
 pub struct Tokenizer(pub core::Tokenizer);
+
+copied!(Tokenizer);
 
 #[pymethods]
 impl Tokenizer {
@@ -46,6 +49,23 @@ impl Tokenizer {
     #[staticmethod]
     fn from_str(py: Python<'_>, text: Text) -> PyResult<Self> {
         py.detach(|| core::Tokenizer::from_json(&text.0)).map(Self).map_err(|error| raise(py, error))
+    }
+
+    /// Pickles a built-in vocabulary by its name, any other as the text that it was read from.
+    fn __reduce__<'a, 'py>(slf: &'a Bound<'py, Self>) -> Reduced<'py, (Option<ModelVersion>, Option<&'a str>)> {
+        let source = match slf.get().0.source() {
+            core::Source::Builtin(version) => (Some((*version).into()), None),
+            core::Source::Json(text) => (None, Some(&**text)),
+        };
+        reduced(slf, "_restore", source)
+    }
+
+    #[classmethod]
+    fn _restore(class: &Bound<'_, PyType>, version: Option<ModelVersion>, text: Option<Text>) -> PyResult<Self> {
+        match version {
+            Some(version) => Ok(Self::builtin(class.py(), version)),
+            None => Self::from_str(class.py(), text.unwrap_or_default()),
+        }
     }
 
     /// Would download a tokenizer.json file.

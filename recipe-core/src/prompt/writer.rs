@@ -5,7 +5,8 @@
 
 use std::ops::Range;
 
-use crate::conversation::{ImageSource, Message};
+use crate::conversation::{are_ranges_of, ImageSource, Message};
+use crate::save::saved;
 use crate::special::{SpecialToken, SpecialTokens};
 
 /// A prompt, and which parts of it are special tokens.
@@ -183,4 +184,11 @@ impl<'a> Grounding<'a> {
         }
         None
     }
+}
+
+saved! {
+    struct RenderedPrompt { prompt, special_ranges, image_ranges, image_sources }
+    check |rendered| [&rendered.special_ranges, &rendered.image_ranges]
+        .into_iter()
+        .all(|ranges| are_ranges_of(ranges, &rendered.prompt))
 }

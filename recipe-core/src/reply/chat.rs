@@ -8,13 +8,14 @@ use super::json::{write, write_logprobs, write_optional};
 use super::{CallIds, Chunk, Reply};
 use crate::json::write_string;
 use crate::request::ConversationRequest;
+use crate::save::saved;
 use crate::stream::{Event, FinishReason, OutputTools, OutputUsage, PromptUsage, TokenLogprob};
 
 /// What ends a stream of server-sent events in this protocol.
 pub const SSE_DONE: &str = "[DONE]";
 
 /// The finish reason of a reply that failed.
-const FAILED: &str = "insufficient_system_resource";
+pub(super) const FAILED: &str = "insufficient_system_resource";
 
 /// Makes the chunks of one choice.
 #[derive(Clone, Debug)]
@@ -540,3 +541,19 @@ fn write_call(out: &mut String, index: usize, id: &str, custom: bool, name: &str
     write_string(out, arguments);
     out.push_str("}}");
 }
+
+saved! {
+    struct ChatGenerator {
+        id, model, created, index, thinking, starts_in_reasoning, usage_everywhere, tools, call_ids, prompt, head,
+        channels, input,
+    }
+}
+saved! { struct Seen { text, call } }
+saved! { struct Head { json, system_fingerprint, index, thinking, usage_everywhere } }
+saved! { struct Failure { message, code } }
+saved! { struct Usage { prompt, output } }
+saved! { struct ChatResponse { id, model, created, system_fingerprint, choice, usage, error } }
+saved! {
+    struct Choice { index, content, reasoning_content, tool_calls, logprobs, has_logprobs, finish_reason }
+}
+saved! { struct Call { index, id, custom, name, arguments } }

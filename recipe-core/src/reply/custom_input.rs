@@ -1,6 +1,7 @@
 //! The input of a custom tool, out of the arguments that the model writes. Knows no protocol.
 
 use crate::json::Value;
+use crate::save::saved;
 
 /// How arguments begin whose only parameter is the string `input`.
 const PREFIX: &str = "{\"input\": \"";
@@ -72,9 +73,13 @@ impl CustomInput {
                 self.held.push_str(&text[start..]);
                 return input;
             };
-            done = start + length;
             // Arguments are JSON, so only a call that was cut off has an escape that cannot be read.
-            let escape = text.get(start..done).unwrap_or_default();
+            let Some(escape) = text.get(start..start + length) else {
+                input.push('\\');
+                done = start + 1;
+                continue;
+            };
+            done = start + length;
             match Value::parse(format!("\"{escape}\"").as_bytes()) {
                 Ok(Value::String(decoded)) => input.push_str(&decoded),
                 _ => input.push_str(escape),
@@ -105,6 +110,9 @@ fn escape_length(bytes: &[u8]) -> Option<usize> {
         _ => Some(6),
     }
 }
+
+saved! { struct CustomInput { state, held } }
+saved! { enum State { 0 = Prefix, 1 = String, 2 = Raw, 3 = Done } }
 
 #[cfg(test)]
 mod tests {

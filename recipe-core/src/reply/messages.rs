@@ -7,6 +7,7 @@ use super::json::{write, write_optional};
 use super::{CallIds, Chunk, Reply};
 use crate::json::{write_string, Value};
 use crate::request::ConversationRequest;
+use crate::save::saved;
 use crate::seal::ReplySealer;
 use crate::stream::{Event, FinishReason, OutputTools, PromptUsage};
 
@@ -497,4 +498,16 @@ impl MessagesResponse {
         }
         out.push('}');
     }
+}
+
+saved! {
+    struct MessagesGenerator {
+        id, model, signature, sealer, thinking, tools, call_ids, prompt, index, open, pinged,
+    }
+}
+saved! { enum BlockKind { 0 = Thinking, 1 = Text, 2 = ToolUse } }
+saved! { struct Usage { prompt, output_tokens } }
+saved! { struct MessagesResponse { id, model, content, stop_reason, stop_sequence, usage, error } }
+saved! {
+    enum Block { 0 = Thinking { thinking, signature }, 1 = Text(text), 2 = ToolUse { id, name, arguments, finished } }
 }

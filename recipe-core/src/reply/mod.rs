@@ -12,11 +12,12 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::options::ParsingOptions;
+use crate::save::{self, saved, Needs, Reader, Save, Writer};
 use crate::stream::{Event, Events, InferenceChunk, OutputTools, StreamProcessor};
 use crate::tokenizer::Tokenizer;
 
 /// Makes the chunks of one protocol for one output. A plain value: its clone goes on the same way.
-pub trait Reply: Clone + 'static {
+pub trait Reply: Clone + Save + 'static {
     /// One message of the protocol. It may borrow from the event that it says.
     type Chunk<'a>: Chunk;
 
@@ -93,6 +94,21 @@ impl<R: Reply> ReplyStream<R> {
         &self.processor
     }
 
+    /// The state as bytes, to go on with in another process: as large as what is held. See [`crate::save`].
+    pub fn save(&self) -> Vec<u8> {
+        save::save(self)
+    }
+
+    /// The stream that [`ReplyStream::save`] made these bytes of. Fails as [`save::load`] does.
+    pub fn restore(bytes: &[u8], needs: Needs) -> Result<Self> {
+        save::load(bytes, needs)
+    }
+
+    /// The tokenizer, if it has one.
+    pub fn tokenizer(&self) -> Option<&Tokenizer> {
+        self.processor.tokenizer()
+    }
+
     fn drive(
         &mut self,
         step: impl FnOnce(&mut StreamProcessor, &mut Events) -> Result<()>,
@@ -104,6 +120,20 @@ impl<R: Reply> ReplyStream<R> {
             self.reply.say(&event, chunk);
         }
         Ok(())
+    }
+}
+
+impl<R: Reply> Save for ReplyStream<R> {
+    const NAME: &'static str = R::NAME;
+
+    fn save(&self, out: &mut Writer) {
+        let Self { processor, reply, events: _ } = self;
+        Save::save(processor, out);
+        reply.save(out);
+    }
+
+    fn load(from: &mut Reader<'_>) -> Result<Self> {
+        Ok(Self { processor: Save::load(from)?, reply: Save::load(from)?, events: Events::default() })
     }
 }
 
@@ -140,5 +170,32 @@ impl CallIds {
         let mixed = b ^ a;
         self.state = [a.rotate_left(24) ^ mixed ^ (mixed << 16), mixed.rotate_left(37)];
         a.wrapping_add(b)
+    }
+}
+
+saved! { struct CallIds { state } }
+
+/// The words that replies end with.
+impl Save for &'static str {
+    fn save(&self, out: &mut Writer) {
+        out.text(self);
+    }
+
+    fn load(from: &mut Reader<'_>) -> Result<Self> {
+        const WORDS: [&str; 11] = [
+            "stop",
+            "tool_calls",
+            "length",
+            "content_filter",
+            chat::FAILED,
+            "stop_sequence",
+            "end_turn",
+            "tool_use",
+            "max_tokens",
+            "refusal",
+            "max_output_tokens",
+        ];
+        let word = from.text()?;
+        WORDS.into_iter().find(|known| *known == word).ok_or_else(save::damaged)
     }
 }

@@ -13,6 +13,7 @@ use super::custom_input::CustomInput;
 use super::{CallIds, Reply};
 use crate::request::responses::{NamespaceToolMap, ResponsesEcho, TOOL_SEARCH};
 use crate::request::ConversationRequest;
+use crate::save::saved;
 use crate::seal::ReplySealer;
 use crate::stream::{Event, FinishReason, OutputTools, OutputUsage, PromptUsage, TokenLogprob};
 use event::{Body, Stage, Step};
@@ -255,3 +256,13 @@ impl Reply for ResponsesGenerator {
         }
     }
 }
+
+saved! {
+    struct ResponsesGenerator {
+        object, open, next_sequence_number, tools, custom_tools, namespace_tool_map, tool_search, sealer, call_ids,
+        prompt, clock,
+    }
+    // Far from where numbers end.
+    check |generator| generator.next_sequence_number < 1 << 48
+}
+saved! { struct Open { kind, whole, input } }

@@ -23,6 +23,7 @@ use crate::options::{
     ReasoningContentBehavior, Unsupported,
 };
 use crate::prompt::parse_start;
+use crate::save::saved;
 use crate::schema;
 use crate::seal::ReasoningSealer;
 use responses::{NamespaceToolMap, ResponsesEcho};
@@ -384,5 +385,12 @@ impl Checked {
             sealer: None,
             echo: None,
         }
+    }
+}
+
+saved! {
+    struct ConversationRequest {
+        conversation, inference_options, parsing_options, model_version, stream, include_usage, custom_tools,
+        namespace_tool_map, tool_search, sealer, echo,
     }
 }

@@ -1,6 +1,6 @@
 //! One call: its parameters to argument deltas. Reads tags that the machine found, never the output itself.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::deltas::Deltas;
 use super::event::Events;
@@ -9,7 +9,8 @@ use super::repair::{begins_json, literal, Repair};
 use super::run::Run;
 use super::tag::{Tag, SPACE};
 use super::OutputTools;
-use crate::json::{is_unique_object, write_escaped, write_string, Value};
+use crate::json::{is_unique_object, write_escaped, write_string};
+use crate::save::saved;
 
 /// What a custom tool's arguments begin with where its input is the text of its one parameter.
 const CUSTOM_INPUT: &str = "{\"input\": \"";
@@ -19,7 +20,7 @@ pub(super) struct Call {
     pub(super) index: usize,
     name: String,
     /// The keys so far, each with the number that its next namesake tries first.
-    keys: HashMap<String, usize>,
+    keys: BTreeMap<String, usize>,
     /// A first parameter `arguments` that may be the whole object.
     wrapper: Option<Wrapper>,
     value: Option<Parameter>,
@@ -66,7 +67,7 @@ impl Call {
         Self {
             index,
             name: name.to_owned(),
-            keys: HashMap::new(),
+            keys: BTreeMap::new(),
             wrapper: None,
             value: None,
             runs: Vec::new(),
@@ -90,16 +91,18 @@ impl Call {
             write_escaped(&mut escaped, part.text);
             spelled.push(part.piece.start, &escaped);
         }
-        let properties = tools.properties(&self.name);
+        let parameters = tools.parameters(&self.name);
         let is_string = match tag.string_value.as_ref().map(|word| input.slice(word.start, word.end)) {
             Some("true") => true,
             Some("false") => false,
-            _ => may_be_string(properties.and_then(|p| p.get(&key))),
+            // A parameter that is not declared may be anything.
+            _ => parameters.get(&key).copied().unwrap_or(true),
         };
         let wraps = key == "arguments"
             && self.keys.is_empty()
             && self.wrapper.is_none()
-            && properties.and_then(Value::as_object).is_some_and(|p| !p.is_empty() && p.get("arguments").is_none());
+            && !parameters.is_empty()
+            && !parameters.contains_key("arguments");
         let parameter = Parameter {
             key,
             spelled,
@@ -303,12 +306,10 @@ fn put(index: usize, begun: &mut String, text: &str, events: &mut Events) {
     events.call_arguments(index, text);
 }
 
-/// Whether a schema says that a parameter is, or can be, a string. No schema, or none of its type, says so too.
-fn may_be_string(schema: Option<&Value<'_>>) -> bool {
-    match schema.and_then(|schema| schema.get("type")) {
-        None | Some(Value::Null) => true,
-        Some(Value::String(kind)) => kind == "string",
-        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind.as_str() == Some("string")),
-        Some(_) => false,
-    }
+saved! {
+    struct Call { index, name, keys, wrapper, value, runs, begun }
+    check |call| call.wrapper.as_ref().is_none_or(|wrapper| wrapper.place <= call.runs.len())
 }
+saved! { struct Wrapper { parameter, closed, place } }
+saved! { struct Parameter { key, spelled, quote_piece, value, raw } }
+saved! { enum ParameterValue { 0 = Text(text), 1 = Open(held), 2 = Json(repair), 3 = Scalar(held) } }

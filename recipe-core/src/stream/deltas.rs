@@ -2,6 +2,9 @@
 
 use std::collections::VecDeque;
 
+use crate::error::Result;
+use crate::save::{Reader, Save, Writer};
+
 /// A queue of text. A piece is named by its start in the output.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Deltas {
@@ -83,5 +86,23 @@ impl Deltas {
             at += text.len();
         }
         out
+    }
+}
+
+impl Save for Deltas {
+    fn save(&self, out: &mut Writer) {
+        self.parts.len().save(out);
+        for (piece, text) in self.parts() {
+            piece.save(out);
+            out.text(text);
+        }
+    }
+
+    fn load(from: &mut Reader<'_>) -> Result<Self> {
+        let mut deltas = Self::default();
+        for _ in 0..from.size()? {
+            deltas.push(from.size()?, from.text()?);
+        }
+        Ok(deltas)
     }
 }

@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::save::saved;
+
 /// One fact about the output. Texts are deltas: they add up to the whole.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event<'a> {
@@ -231,3 +233,8 @@ impl Events {
         self.list.push(Record::Error { message, code, usage });
     }
 }
+
+saved! { struct PromptUsage { prompt_tokens, prompt_cache_hit_tokens } }
+saved! { struct OutputUsage { completion_tokens, reasoning_tokens } }
+saved! { struct TokenLogprob { token, top } }
+saved! { struct TokenProbability { bytes, logprob } }

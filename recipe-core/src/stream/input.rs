@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use super::event::TokenLogprob;
 use super::pattern::Pattern;
+use crate::error::Result;
+use crate::save::{damaged, saved, Reader, Save, Writer};
 
 /// Where a piece comes from. It decides which markers the piece can be a part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,4 +192,53 @@ impl Input {
             self.base = self.front;
         }
     }
+
+    /// Where the text begins that is still there.
+    pub(super) fn base(&self) -> usize {
+        self.base
+    }
+
+    /// Whether a character that may be dealt with begins or ends here.
+    pub(super) fn is_place(&self, at: usize) -> bool {
+        at >= self.base && at <= self.limit() && self.text.is_char_boundary(at - self.base)
+    }
+
+    /// Appends what is not released.
+    pub(super) fn save(&self, out: &mut Writer) {
+        self.front.save(out);
+        out.text(&self.text[self.front - self.base..]);
+        self.pieces.len().save(out);
+        self.pieces.iter().for_each(|piece| piece.save(out));
+    }
+
+    /// Reads what [`Input::save`] wrote of an input that had not ended.
+    pub(super) fn load(from: &mut Reader<'_>, end_mark: &Pattern) -> Result<Self> {
+        let base = from.size()?;
+        let text = String::load(from)?;
+        let pieces = VecDeque::from(Vec::<Piece>::load(from)?);
+        let mut input = Self { text, base, front: base, pieces, end_mark: 0, ended: false };
+        let starts = || input.pieces.iter().map(|piece| piece.start);
+        let is_sound = starts().zip(starts().skip(1)).all(|(piece, next)| piece <= next)
+            && starts().next().map_or(input.text.is_empty(), |first| input.text.is_empty() || first <= base)
+            && starts().all(|start| start <= base || input.is_place(start));
+        if !is_sound {
+            return Err(damaged());
+        }
+        // What may have to vanish is always there.
+        for index in 0..input.pieces.len() {
+            let (start, end, kind) =
+                (input.pieces[index].start.max(base), input.piece_end(index), input.pieces[index].kind);
+            input.end_mark = match kind {
+                Kind::Text => input
+                    .bytes(start, end.max(start))
+                    .iter()
+                    .fold(input.end_mark, |matched, b| end_mark.step(matched, *b, kind)),
+                _ => 0,
+            };
+        }
+        Ok(input)
+    }
 }
+
+saved! { enum Kind { 0 = Text, 1 = Plain, 2 = Special } }
+saved! { struct Piece { start, kind, logprobs } }

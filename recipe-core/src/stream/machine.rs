@@ -7,6 +7,7 @@
 
 mod block;
 mod json_output;
+mod save;
 
 use std::sync::Arc;
 
@@ -192,14 +193,14 @@ impl Machine {
         self.input.total()
     }
 
-    /// Behind what ended the output, if the machine ended by itself.
-    pub(super) fn ended_at(&self) -> Option<usize> {
-        self.over.map(|_| self.pos)
+    /// Behind what ended the output, in a machine that ended by itself.
+    pub(super) fn ended_at(&self) -> usize {
+        self.pos
     }
 
     /// The text behind that.
     pub(super) fn remaining(&self) -> &str {
-        self.ended_at().map_or("", |end| self.input.slice(end, self.input.total()))
+        self.input.slice(self.pos, self.input.total())
     }
 
     /// Behind what is dealt with.

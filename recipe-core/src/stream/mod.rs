@@ -14,6 +14,7 @@ mod run;
 mod scan;
 mod tag;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use event::{Event, Events, FinishReason, OutputUsage, PromptUsage, TokenLogprob, TokenProbability};
@@ -22,6 +23,7 @@ use crate::conversation::ToolDefinition;
 use crate::error::{Error, Result};
 use crate::json::Value;
 use crate::options::ParsingOptions;
+use crate::save::{self, damaged, saved, Needs, Reader, Save, Writer};
 use crate::tokenizer::{Decoder, Token, TokenCounter, Tokenizer};
 use input::Kind;
 use machine::Machine;
@@ -88,25 +90,65 @@ pub enum InferenceFinishReason {
     ContentFilter,
 }
 
-/// The tools that an output may call: their schemas tell strings from other values.
+/// What parsing has to know of the tools that an output may call: their schemas tell strings from other values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OutputTools {
-    tools: Vec<ToolDefinition>,
+    /// By the name of the tool and the parameter: whether its schema lets it be a string.
+    parameters: BTreeMap<String, BTreeMap<String, bool>>,
     custom: Vec<String>,
 }
 
 impl OutputTools {
-    /// The declared tools; `custom` names those whose input is free text.
+    /// The declared tools, of which the first with a name counts; `custom` names those whose input is free text.
     pub fn new(tools: Vec<ToolDefinition>, custom: Vec<String>) -> Self {
-        Self { tools, custom }
+        let mut parameters = BTreeMap::new();
+        for tool in tools {
+            let properties = tool.parameters.as_ref().and_then(|schema| schema.get("properties")?.as_object());
+            let members = properties.into_iter().flat_map(|object| object.iter());
+            let may_be_string = members.map(|(key, schema)| (key.to_string(), may_be_string(schema))).collect();
+            parameters.entry(tool.name).or_insert(may_be_string);
+        }
+        Self { parameters, custom }
     }
 
     pub(crate) fn is_custom(&self, name: &str) -> bool {
         self.custom.iter().any(|custom| custom == name)
     }
 
-    fn properties(&self, name: &str) -> Option<&Value<'static>> {
-        self.tools.iter().find(|tool| tool.name == name)?.parameters.as_ref()?.get("properties")
+    /// The declared parameters of a tool; none of one that is not declared.
+    fn parameters(&self, name: &str) -> &BTreeMap<String, bool> {
+        static NONE: BTreeMap<String, bool> = BTreeMap::new();
+        self.parameters.get(name).unwrap_or(&NONE)
+    }
+}
+
+/// A stream and its reply share their tools: they are saved once.
+impl Save for Arc<OutputTools> {
+    fn save(&self, out: &mut Writer) {
+        let is_known = out.tools.as_ref().is_some_and(|known| Self::ptr_eq(known, self));
+        is_known.save(out);
+        if !is_known {
+            self.parameters.save(out);
+            self.custom.save(out);
+            out.tools = Some(self.clone());
+        }
+    }
+
+    fn load(from: &mut Reader<'_>) -> Result<Self> {
+        if !bool::load(from)? {
+            from.tools = Some(Self::new(OutputTools { parameters: Save::load(from)?, custom: Save::load(from)? }));
+        }
+        from.tools.clone().ok_or_else(damaged)
+    }
+}
+
+/// Whether a schema says that a parameter is, or can be, a string. One without a type says so too.
+fn may_be_string(schema: &Value<'_>) -> bool {
+    match schema.get("type") {
+        None | Some(Value::Null) => true,
+        Some(Value::String(kind)) => kind == "string",
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind.as_str() == Some("string")),
+        Some(_) => false,
     }
 }
 
@@ -119,10 +161,19 @@ pub struct StreamProcessor {
     /// The log probabilities of the ids whose bytes wait in the decoder.
     waiting_logprobs: Vec<TokenLogprob>,
     recent: RecentIds,
+    ending: Ending,
     completion_tokens: u64,
     /// The tokens of the reasoning so far, if they are to be counted.
     reasoning: Option<TokenCounter>,
     phase: Phase,
+}
+
+/// How an output ended by itself, and what had come behind that.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Ending {
+    stop_sequence: Option<String>,
+    text: String,
+    ids: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -143,6 +194,7 @@ impl StreamProcessor {
             decoder: Decoder::default(),
             waiting_logprobs: Vec::new(),
             recent: RecentIds::default(),
+            ending: Ending::default(),
             completion_tokens: 0,
             reasoning: counts.then(TokenCounter::default),
             phase: Phase::New,
@@ -156,18 +208,18 @@ impl StreamProcessor {
 
     /// The stop sequence that ended the output, if one did.
     pub fn stop_sequence(&self) -> Option<&str> {
-        self.machine.ended_by_itself().and_then(|(_, stop_sequence)| stop_sequence)
+        self.ending.stop_sequence.as_deref()
     }
 
     /// The text behind the place where the output ended by itself: at a stop sequence, or at the one call that was
     /// wanted. Empty if it ended otherwise or has not ended.
     pub fn remaining_text(&self) -> &str {
-        self.machine.remaining()
+        &self.ending.text
     }
 
     /// The ids of [`remaining_text`](Self::remaining_text). An id with text on both sides of the end is not among them.
-    pub fn remaining_ids(&self) -> Vec<u32> {
-        self.machine.ended_at().map_or_else(Vec::new, |end| self.recent.behind(end))
+    pub fn remaining_ids(&self) -> &[u32] {
+        &self.ending.ids
     }
 
     /// Takes a chunk and appends its events. Errors are misuse of the API; after one that concerns the
@@ -285,6 +337,21 @@ impl StreamProcessor {
         self.phase = Phase::Closed;
     }
 
+    /// The state as bytes, to go on with in another process: as large as what is held. See [`crate::save`].
+    pub fn save(&self) -> Vec<u8> {
+        save::save(self)
+    }
+
+    /// The processor that [`StreamProcessor::save`] made these bytes of. Fails as [`save::load`] does.
+    pub fn restore(bytes: &[u8], tokenizer: Option<Tokenizer>) -> Result<Self> {
+        save::load(bytes, Needs { tokenizer, ..Needs::default() })
+    }
+
+    /// The tokenizer, if it has one.
+    pub fn tokenizer(&self) -> Option<&Tokenizer> {
+        self.tokenizer.as_ref()
+    }
+
     fn check_open(&self) -> Result<()> {
         match self.phase {
             Phase::New | Phase::Running => Ok(()),
@@ -345,14 +412,16 @@ impl StreamProcessor {
                 }
             }
         }
-        if let Some((reason, stop_sequence)) = self.machine.ended_by_itself() {
-            events.finish(reason, stop_sequence, self.usage());
-            self.phase = Phase::Finished;
-            // It is behind the end, too.
-            self.release_decoded();
-        } else {
-            self.recent.release(self.machine.released());
-        }
+        let Some((reason, stop_sequence)) = self.machine.ended_by_itself() else {
+            return self.recent.release(self.machine.released());
+        };
+        events.finish(reason, stop_sequence, self.usage());
+        self.phase = Phase::Finished;
+        let stop_sequence = stop_sequence.map(str::to_owned);
+        // What waits is behind the end, too.
+        self.release_decoded();
+        let ids = std::mem::take(&mut self.recent).behind(self.machine.ended_at());
+        self.ending = Ending { stop_sequence, text: self.machine.remaining().to_owned(), ids };
     }
 
     fn usage(&self) -> OutputUsage {
@@ -376,5 +445,54 @@ fn token_logprob(tokenizer: &Tokenizer, id: u32, entry: &IdLogprob) -> TokenLogp
     TokenLogprob {
         token: probability(id, entry.logprob),
         top: entry.top.iter().map(|(id, logprob)| probability(*id, *logprob)).collect(),
+    }
+}
+
+saved! {
+    enum InferenceChunk {
+        0 = Ready { prompt_usage, system_fingerprint }, 1 = Text { content, token_count },
+        2 = Tokens { token_ids, logprobs }, 3 = Finish(reason), 4 = Error { message, code },
+    }
+}
+saved! { struct IdLogprob { logprob, top } }
+saved! { enum InferenceFinishReason { 0 = Stop, 1 = Length, 2 = ContentFilter } }
+saved! { struct Ending { stop_sequence, text, ids } }
+saved! { enum Phase { 0 = New, 1 = Running, 2 = Finished, 3 = Closed } }
+
+impl Save for StreamProcessor {
+    const NAME: &'static str = "StreamProcessor";
+
+    fn save(&self, out: &mut Writer) {
+        let Self { machine, tokenizer, decoder, waiting_logprobs, recent, ending, completion_tokens, reasoning, phase } =
+            self;
+        phase.save(out);
+        tokenizer.save(out);
+        match phase {
+            Phase::New | Phase::Running => machine.save(out),
+            // Nothing comes from it any more: a new one does as well.
+            Phase::Finished | Phase::Closed => machine.renewed().save(out),
+        }
+        decoder.save(out);
+        waiting_logprobs.save(out);
+        recent.save(out);
+        ending.save(out);
+        completion_tokens.save(out);
+        reasoning.save(out);
+    }
+
+    fn load(from: &mut Reader<'_>) -> Result<Self> {
+        let phase = Save::load(from)?;
+        let tokenizer = Save::load(from)?;
+        Ok(Self {
+            machine: Machine::load(from)?,
+            tokenizer,
+            decoder: Save::load(from)?,
+            waiting_logprobs: Save::load(from)?,
+            recent: Save::load(from)?,
+            ending: Save::load(from)?,
+            completion_tokens: Save::load(from)?,
+            reasoning: Save::load(from)?,
+            phase,
+        })
     }
 }

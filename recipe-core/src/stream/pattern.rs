@@ -48,6 +48,11 @@ impl Pattern {
         self.bytes.starts_with(text)
     }
 
+    /// Whether these bytes stand at a place of the pattern.
+    pub(super) fn has(&self, place: usize, bytes: &[u8]) -> bool {
+        self.bytes.get(place..).is_some_and(|rest| rest.starts_with(bytes))
+    }
+
     /// Whether `byte`, from a piece of this kind, can stand at a place of the pattern.
     pub(super) fn accepts(&self, place: usize, byte: u8, kind: Kind) -> bool {
         self.bytes[place] == byte && (kind == Kind::Text || (kind == Kind::Plain) == (place < self.head))

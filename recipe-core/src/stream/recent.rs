@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::save::saved;
 use crate::tokenizer::{Token, Tokenizer};
 
 /// An id, and the position behind its text: bytes from the start of the output. While its bytes wait for the rest of a
@@ -62,12 +63,21 @@ impl RecentIds {
     }
 
     /// The ids whose text begins at or behind `end`, the place where the output ended.
-    pub(super) fn behind(&self, end: usize) -> Vec<u32> {
+    pub(super) fn behind(self, end: usize) -> Vec<u32> {
         let mut start = self.from;
         let starts = self.ids.iter().map(|placed| std::mem::replace(&mut start, placed.end));
         starts.zip(&self.ids).skip_while(|(start, _)| *start < end).map(|(_, placed)| placed.id).collect()
     }
+
+    /// No token has more bytes than a vocabulary file.
+    fn is_sound(&self) -> bool {
+        let waits = |placed: &Placed| placed.end < 1 << 24;
+        self.ids.len().checked_sub(self.waiting).is_some_and(|first| self.ids.range(first..).all(waits))
+    }
 }
+
+saved! { struct Placed { id, end } }
+saved! { struct RecentIds { ids, waiting, from } check |recent| recent.is_sound() }
 
 /// For each ill-formed sequence in the bytes of the ids: the position behind it, and by how much the text is longer than
 /// the bytes up to there.

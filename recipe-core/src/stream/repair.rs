@@ -8,6 +8,7 @@
 use super::deltas::Deltas;
 use super::tag::{is_space, SPACE};
 use crate::json::write_escaped;
+use crate::save::saved;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expect {
@@ -410,4 +411,26 @@ fn is_number(text: &[u8]) -> bool {
 pub(super) fn begins_json(text: &str) -> Option<bool> {
     let first = text.bytes().find(|byte| !is_space(*byte))?;
     Some(matches!(first, b'{' | b'[' | b'"'))
+}
+
+saved! { enum Expect { 0 = Value, 1 = Key, 2 = Colon, 3 = Next, 4 = Done } }
+saved! { enum Token { 0 = None, 1 = String { quote, escape }, 2 = Word(word) } }
+saved! {
+    struct Repair { stack, objects, expect, token, key, comma, out, rest, last_piece }
+    check |repair| repair.is_sound()
+}
+
+impl Repair {
+    /// Whether the fields fit together.
+    fn is_sound(&self) -> bool {
+        let starts = |held: &Deltas, first| held.is_empty() || held.text().starts_with(first);
+        let escape = match &self.token {
+            Token::String { escape, .. } => escape.as_ref(),
+            _ => None,
+        };
+        self.stack.iter().all(|bracket| matches!(bracket, '{' | '['))
+            && self.objects == self.stack.iter().filter(|bracket| **bracket == '{').count()
+            && starts(&self.comma, ',')
+            && escape.is_none_or(|held| starts(held, '\\'))
+    }
 }

@@ -7,6 +7,7 @@ use super::deltas::Deltas;
 use super::event::{Channel, Events, TokenLogprob};
 use super::input::Part;
 use super::tag::SPACE;
+use crate::save::saved;
 
 #[derive(Clone, Debug, PartialEq)]
 struct RunPart {
@@ -84,4 +85,10 @@ impl Run {
         self.release(channel, events);
         *self = Self::default();
     }
+}
+
+saved! { struct RunPart { piece, text, logprobs } }
+saved! {
+    struct Run { parts, breaks, begun, seen }
+    check |run| run.breaks <= run.parts.len()
 }

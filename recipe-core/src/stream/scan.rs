@@ -7,6 +7,7 @@ use super::input::{Input, Kind};
 use super::pattern::Pattern;
 use super::tag::Spelled;
 use crate::options::ParsingOptions;
+use crate::save::saved;
 use crate::special::SpecialToken;
 
 /// What the parser looks for. Made once a stream.
@@ -238,5 +239,41 @@ impl Scan {
         let open = self.open.start(self.at).1;
         let stop = self.at - self.stops.iter().max().copied().unwrap_or(0);
         think.min(open).min(stop)
+    }
+}
+
+saved! { struct Partial { matched, newlines } }
+saved! { struct Scan { at, think, open, stops, looks } }
+saved! { struct Looks { tags, stops, brackets } }
+
+impl Scan {
+    /// Whether no marker is in progress.
+    pub(super) fn sees_no_marker(&self) -> bool {
+        self.think.is_idle() && self.open.is_idle()
+    }
+
+    /// Whether it looks for this, behind `pos`, and has matched what the input says.
+    pub(super) fn is_sound(&self, looks: Looks, pos: usize, input: &Input, markers: &Markers) -> bool {
+        let is_match = |matched: usize, pattern: &Pattern| {
+            let start = self.at.checked_sub(matched);
+            start.is_some_and(|start| {
+                let known = start.max(input.base());
+                matched <= pattern.len() && pattern.has(known - start, input.bytes(known, self.at))
+            })
+        };
+        let is_break = |at: usize, start| at < pos || (at < start && input.byte(at) == b'\n');
+        let is_partial = |partial: &Partial, pattern| {
+            is_match(partial.matched, pattern)
+                && partial.newlines.is_none_or(|at| is_break(at, self.at - partial.matched))
+        };
+        let stops = if looks.stops { markers.stops.as_slice() } else { &[] };
+        self.looks == looks
+            && pos <= self.at
+            && self.at <= input.limit()
+            && is_partial(&self.think, &markers.thinking_end)
+            && is_partial(&self.open, &markers.open)
+            && (looks.tags || self.open.is_idle())
+            && self.stops.len() == stops.len()
+            && self.stops.iter().zip(stops).all(|(matched, stop)| is_match(*matched, stop))
     }
 }

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::input::Input;
 use super::scan::Markers;
+use crate::save::saved;
 
 /// White space in markup and values, as in JSON.
 pub(super) const SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
@@ -264,4 +265,28 @@ fn read_name(input: &Input, from: usize, limit: usize) -> NameRead {
         }
     }
     NameRead::Other
+}
+
+saved! { enum TagName { 0 = Block, 1 = Invoke, 2 = Parameter } }
+saved! { struct TagReader { start, closer, name, at, name_value, string_value, unclosed } }
+saved! {
+    enum At {
+        0 = Name(at), 1 = Gap(at), 2 = Word { start, at }, 3 = Equals { word, at }, 4 = Quote { word, at },
+        5 = Value { word, quote, start, at },
+    }
+}
+
+impl TagReader {
+    /// Whether all that it points to is text of the input.
+    pub(super) fn is_sound(&self, input: &Input) -> bool {
+        let is_text = |start, end| self.start < start && start <= end && input.is_place(start) && input.is_place(end);
+        let is_range = |range: &Range<usize>| is_text(range.start, range.end);
+        let at = match &self.at {
+            At::Name(at) | At::Gap(at) => is_text(*at, *at),
+            At::Word { start, at } => is_text(*start, *at),
+            At::Equals { word, at } | At::Quote { word, at } => is_range(word) && is_text(word.end, *at),
+            At::Value { word, start, at, .. } => is_range(word) && is_text(*start, *at),
+        };
+        at && input.is_place(self.start) && self.name_value.iter().chain(&self.string_value).all(is_range)
+    }
 }

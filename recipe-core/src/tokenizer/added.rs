@@ -65,6 +65,11 @@ impl AddedTokens {
         Some(&self.by_id[place].spelling)
     }
 
+    /// The tokens by id.
+    pub(super) fn tokens(&self) -> &[AddedToken] {
+        &self.by_id
+    }
+
     /// Whether a spelling holds a space or a line break.
     pub(super) fn has_white_space(&self) -> bool {
         self.has_white_space

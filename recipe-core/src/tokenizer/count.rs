@@ -1,6 +1,7 @@
 //! Counts the tokens of a text that arrives bit by bit. Knows no stream.
 
 use super::{split, Tokenizer};
+use crate::save::saved;
 
 /// How many tokens [`Tokenizer::encode`] makes of a text, as the text arrives.
 ///
@@ -38,3 +39,5 @@ impl TokenCounter {
         self.counted + tokenizer.encode(&self.pending).len()
     }
 }
+
+saved! { struct TokenCounter { counted, pending, limit } }

@@ -1,5 +1,7 @@
 //! Bytes of generated tokens to text. Holds back what may still become a character; knows no ids.
 
+use crate::save::saved;
+
 /// Collects the bytes of ordinary tokens until they can be released as text.
 ///
 /// Plain data: it may be cloned, and compared. What is released does not depend on how the bytes were pushed,
@@ -60,3 +62,5 @@ fn ends_inside_character(bytes: &[u8]) -> bool {
     };
     tail.len() < length && tail.get(1).is_none_or(|byte| second.contains(byte))
 }
+
+saved! { struct Decoder { pending } }

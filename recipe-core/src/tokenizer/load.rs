@@ -8,12 +8,11 @@ use super::added::{AddedToken, AddedTokens};
 use super::bpe::{Merger, TokenBytes, Vocabulary, ID_BITS, NONE, NO_PARTS};
 use super::builtin;
 use super::split::PATTERNS;
-use super::Tokenizer;
 use crate::error::{Error, Result};
 use crate::json::{Number, Value};
 
-/// The tokenizer that the text of a tokenizer.json describes.
-pub(super) fn tokenizer(text: &str) -> Result<Tokenizer> {
+/// The vocabulary and the added tokens that the text of a tokenizer.json describes.
+pub(super) fn tokenizer(text: &str) -> Result<(Arc<Vocabulary>, AddedTokens)> {
     if u32::try_from(text.len()).is_err() {
         return Err(Error::tokenizer("a tokenizer file of 4 GiB or more is not supported"));
     }
@@ -34,7 +33,7 @@ pub(super) fn tokenizer(text: &str) -> Result<Tokenizer> {
             return Err(Error::tokenizer(format!("added token {spelling:?} has the id {id} of an ordinary token")));
         }
     }
-    Ok(Tokenizer { vocabulary, added: Arc::new(added) })
+    Ok((vocabulary, added))
 }
 
 fn missing(name: &str) -> Error {

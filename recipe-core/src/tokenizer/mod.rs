@@ -4,7 +4,7 @@
 //! asked for it.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
 use crate::options::ModelVersion;
@@ -15,6 +15,7 @@ mod bpe;
 mod builtin;
 mod count;
 mod decode;
+mod fingerprint;
 mod load;
 mod parallel;
 mod split;
@@ -41,6 +42,21 @@ pub use decode::Decoder;
 pub struct Tokenizer {
     vocabulary: Arc<bpe::Vocabulary>,
     added: Arc<added::AddedTokens>,
+    identity: Arc<Identity>,
+}
+
+struct Identity {
+    source: Source,
+    fingerprint: OnceLock<u64>,
+}
+
+/// What a tokenizer can be made of again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A built-in vocabulary, also where it was read from a file that holds the same.
+    Builtin(ModelVersion),
+    /// The text of a tokenizer.json.
+    Json(Box<str>),
 }
 
 /// What an id stands for.
@@ -68,7 +84,28 @@ impl Tokenizer {
     ///
     /// The error says what is not supported.
     pub fn from_json(text: &str) -> Result<Self> {
-        load::tokenizer(text)
+        let (vocabulary, added) = load::tokenizer(text)?;
+        let fingerprint = fingerprint::of(&vocabulary, &added);
+        let same = ModelVersion::ALL.into_iter().find(|version| Self::builtin(*version).fingerprint() == fingerprint);
+        let source = same.map_or_else(|| Source::Json(text.into()), Source::Builtin);
+        let tokenizer = Self::new(vocabulary, added, source);
+        tokenizer.identity.fingerprint.get_or_init(|| fingerprint);
+        Ok(tokenizer)
+    }
+
+    fn new(vocabulary: Arc<bpe::Vocabulary>, added: added::AddedTokens, source: Source) -> Self {
+        let identity = Identity { source, fingerprint: OnceLock::new() };
+        Self { vocabulary, added: Arc::new(added), identity: Arc::new(identity) }
+    }
+
+    /// What the tokenizer can be made of again, in another process too.
+    pub fn source(&self) -> &Source {
+        &self.identity.source
+    }
+
+    /// Tells vocabularies apart: two with the same ids, tokens and merges have the same one.
+    pub fn fingerprint(&self) -> u64 {
+        *self.identity.fingerprint.get_or_init(|| fingerprint::of(&self.vocabulary, &self.added))
     }
 
     /// As [`Tokenizer::from_json`], from a file.

@@ -7,6 +7,7 @@ use super::object::{Item, ItemHead, Kind, ResponseObject};
 use crate::json::write_string;
 use crate::reply::json::{write, write_logprobs};
 use crate::reply::Chunk;
+use crate::save::saved;
 use crate::stream::TokenLogprob;
 
 /// One event of a streamed reply.
@@ -203,3 +204,5 @@ impl ResponsesResponse {
         self.object.write_json(out);
     }
 }
+
+saved! { struct ResponsesResponse { object } }

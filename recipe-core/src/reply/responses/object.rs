@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::json::{write_float32, write_string, Value};
 use crate::reply::json::{write, write_logprobs, write_optional};
 use crate::request::responses::ResponsesEcho;
+use crate::save::saved;
 use crate::stream::{OutputUsage, PromptUsage, TokenLogprob};
 
 /// How far a response or an item has come.
@@ -332,4 +333,16 @@ fn write_usage(out: &mut String, prompt: PromptUsage, output: OutputUsage) {
             reasoning_tokens.unwrap_or(0)
         ),
     );
+}
+
+saved! { enum Status { 0 = InProgress, 1 = Completed, 2 = Incomplete, 3 = Failed } }
+saved! { enum Kind { 0 = Reasoning, 1 = Summary, 2 = Message, 3 = Function, 4 = Custom, 5 = ToolSearch } }
+saved! { struct ItemHead { kind, index, id } }
+saved! { struct Item { head, encrypted_content, status, has_part, text, logprobs, commentary, call } }
+saved! { struct Call { id, name, namespace } }
+saved! { struct Failure { message, code } }
+saved! {
+    struct ResponseObject {
+        id, model, created_at, completed_at, status, error, incomplete_reason, output, usage, echo,
+    }
 }

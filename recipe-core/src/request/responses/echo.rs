@@ -7,6 +7,7 @@ use super::body::{
 };
 use super::ResponsesRequest;
 use crate::json::{write_string, Value};
+use crate::save::saved;
 
 /// The settings that a response object reports, as the request gives them.
 #[derive(Clone, Debug, PartialEq)]
@@ -314,4 +315,11 @@ pub(super) fn search_result(tools: &[Tool]) -> Option<String> {
     }
     list.end();
     Some(out)
+}
+
+saved! {
+    struct ResponsesEcho {
+        instructions, max_output_tokens, temperature, top_p, top_logprobs, user, summary, reasoning, text, tool_choice,
+        tools,
+    }
 }

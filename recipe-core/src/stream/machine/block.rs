@@ -7,7 +7,7 @@ use crate::stream::run::Run;
 use crate::stream::tag::{Reading, Spelled, Tag, TagName, TagReader};
 
 /// What stands at a place inside a block. Positions are behind the marker.
-enum Look {
+pub(super) enum Look {
     Text,
     /// More output decides.
     Wait,
@@ -47,7 +47,7 @@ impl Machine {
         self.left()
     }
 
-    fn look(&self, at: usize) -> Look {
+    pub(super) fn look(&self, at: usize) -> Look {
         let spelled = |pattern| self.markers.spelled_at(&self.input, pattern, at);
         let (open, close, think) =
             (spelled(&self.markers.open), spelled(&self.markers.close), spelled(&self.markers.thinking_end));
