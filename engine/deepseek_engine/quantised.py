@@ -49,7 +49,7 @@ class Quantised:
         return self.stored.shape[0], self.stored.shape[1] * self.form.packed
 
     def dense(self, dtype: torch.dtype) -> Tensor:
-        """All values [rows, inputs]; each is exact in fp32."""
+        """All values [rows, inputs]. They are exact in fp32, but for scales at the ends of its range."""
         height = self.form.group[0] if self.form.group else 1
         scale = self.scale.repeat_interleave(height, 0)[: self.stored.shape[0]]
         return _values(self.stored, scale, self.form).to(dtype)

@@ -65,6 +65,10 @@ class Parameter:
     part: str = "backbone"
     init: str = "linear"
 
+    def dtype(self, wanted: torch.dtype) -> torch.dtype:
+        """The type in which it is computed with: what checkpoints keep in fp32 is never narrower."""
+        return torch.promote_types(wanted, torch.float32) if self.form == F32 else wanted
+
     def stored(self, config: ModelConfig) -> dict[str, tuple[str, tuple[int, ...]]]:
         """The tensors of a checkpoint that hold it: name to type and shape."""
         if not config.quantised:
@@ -173,7 +177,7 @@ def random(
 ) -> Weights:
     """Random weights. A tensor depends on seed and name alone; it is drawn in fp64, whatever `dtype`."""
     rows = (row for row in parameters(config) if row.part in parts)
-    return Weights((row.name, _draw(row, config, seed).to(dtype)) for row in rows)
+    return Weights((row.name, _draw(row, config, seed).to(row.dtype(dtype))) for row in rows)
 
 
 def _draw(row: Parameter, config: ModelConfig, seed: int) -> Tensor:
@@ -242,25 +246,28 @@ class Checkpoint:
     def _check_headers(self) -> None:
         with ExitStack() as stack:
             files = _Files(self.folder, stack)
-            held: dict[str, set[str]] = {}
             for row in parameters(self.config):
-                for name, (dtype, shape) in row.stored(self.config).items():
+                for name, expected in row.stored(self.config).items():
                     file, stored_name = self.places[name]
-                    if file not in held:
-                        held[file] = set(files.open(file).keys())
-                    if stored_name not in held[file]:
-                        raise WeightsError(f"{stored_name}: is not in {file}, where the index has it")
+                    if file not in files.opened:
+                        self._check_names_of(file, set(files.open(file).keys()))
                     header = files.open(file).get_slice(stored_name)
                     found = header.get_dtype(), tuple(header.get_shape())
-                    if found != (dtype, shape):
-                        raise WeightsError(
-                            f"{stored_name}: is {found[0]} {list(found[1])}, expected {dtype} {list(shape)}"
-                        )
+                    if found != expected:
+                        sizes = f"{found[0]} {list(found[1])}, expected {expected[0]} {list(expected[1])}"
+                        raise WeightsError(f"{stored_name}: is {sizes}")
+
+    def _check_names_of(self, file: str, held: set[str]) -> None:
+        indexed = {stored_name for place, stored_name in self.places.values() if place == file}
+        for name in sorted(indexed - held):
+            raise WeightsError(f"{name}: is not in {file}, where the index has it")
+        for name in sorted(held - indexed):
+            raise WeightsError(f"{name}: is in {file}, but not by the index")
 
 
 def _value(row: Parameter, stored: list[Tensor], dtype: torch.dtype, keep_quantised: bool) -> Matrix:
     if len(stored) == 1:
-        return stored[0].to(dtype)
+        return stored[0].to(row.dtype(dtype))
     matrix = Quantised(stored[0].view(torch.uint8), stored[1].view(torch.uint8), row.form)
     if (matrix.scale == E8M0_NAN).any():
         raise WeightsError(f"{scale_name(row.name)}: has a NaN")
@@ -340,9 +347,10 @@ def export(weights: Mapping[str, Matrix], config: ModelConfig, folder: Path) -> 
     _check_names(weights, set(rows))
     tensors: dict[str, Tensor] = {}
     for name, row in rows.items():
-        for (stored_name, (dtype, shape)), value in zip(
-            row.stored(config).items(), _stored(weights[name]), strict=False
-        ):
+        expected, values = row.stored(config), _stored(weights[name])
+        if len(expected) != len(values):
+            raise WeightsError(f"{name}: is {'' if len(values) > 1 else 'not '}quantised, unlike the configuration")
+        for (stored_name, (dtype, shape)), value in zip(expected.items(), values, strict=True):
             if tuple(value.shape) != shape:
                 raise WeightsError(f"{stored_name}: is {list(value.shape)}, expected {list(shape)}")
             same_bytes = value.dtype == torch.uint8
