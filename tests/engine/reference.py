@@ -122,9 +122,9 @@ class _Twin:
     def compress(self, x: Tensor, layer: int, w: dict[str, Tensor]) -> None:
         ratio = self.c.ratio(layer)
         count = self.length // ratio
-        u = (x @ w["compressor.wkv.weight"].T)[: count * ratio].view(count, ratio, -1)
+        u = (x @ w["compressor.wkv.weight"].T)[: count * ratio].view(count, ratio, self.c.head_dim)
         if ratio > 1:
-            g = (x @ w["compressor.wgate.weight"].T)[: count * ratio].view(count, ratio, -1)
+            g = (x @ w["compressor.wgate.weight"].T)[: count * ratio].view(count, ratio, self.c.head_dim)
             u = u * g.softmax(1)
         entry = self.norm(u.sum(1), w["compressor.norm.weight"])
         start = torch.arange(count) * ratio

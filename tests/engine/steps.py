@@ -70,6 +70,26 @@ class Runner:
         return torch.cat([self.run((text, count))[0] for count in chunks])
 
 
+def contents(runner: Runner, text: Text) -> dict[str, Tensor]:
+    """What the cache holds of a text: entries and index keys in order, rings by position, oldest first."""
+    cache, config, found = runner.cache, runner.config, dict[str, Tensor]()
+    for source in config.kv_sources:
+        count = text.done // config.ratio(source)
+        for name, store in (("entries", cache.entries), ("index_keys", cache.index_keys)):
+            found[f"{name}.{source}"] = store[source][text.pages].flatten(0, 1)[:count]
+    for layer, ring in cache.windows.items():
+        found[f"window.{layer}"] = _in_order(ring[text.slot], text.done)
+    for source, ring in cache.groups.items():
+        # Only the tokens of an unfinished group are needed again, and those that may be taken back.
+        found[f"group.{source}"] = _in_order(ring[text.slot], text.done)
+    return found
+
+
+def _in_order(ring: Tensor, done: int) -> Tensor:
+    positions = torch.arange(max(0, done - len(ring)), done)
+    return ring[positions % len(ring)]
+
+
 def build(config: ModelConfig, parts: Sequence[tuple[Text, int, int]]) -> StepInput:
     counts = [stop - start for _, start, stop in parts]
     longest = max(len(text.pages) for text, _, _ in parts)

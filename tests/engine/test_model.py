@@ -1,5 +1,7 @@
 """The model's parts, P-03, P-05, P-06 and P-08, and the whole against two other programs, P-09 to P-13 and P-56."""
 
+import random
+
 import pytest
 import torch
 from hypothesis import given
@@ -161,3 +163,27 @@ def test_p09_images_and_a_subset_of_layers() -> None:
     some = TINY.with_layers((0, 1, 3, 4, 6))
     engine = Runner(weights, some, dtype=torch.float64).run((Text(ids, 1, [1, 2, 3]), 40))[0]
     assert relative_error(engine, reference.forward(some, weights, ids).logits) < 1e-12
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_p56_batch_invariance(threads: int) -> None:
+    """Sequences in random steps together, prompts cut anywhere and single tokens between them, give the bits that
+    each gives alone in one piece."""
+    weights, choices = tiny_weights(), random.Random(threads)
+    # With two threads the steps are large and few: idle threads cost more than the work.
+    lengths, sizes = ((50, 3, 41, 77, 18), (1, 1, 2, 7, 30)) if threads == 1 else ((48, 1, 41), (17, 30))
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        texts = [Text(prompt(n, n), i + 1, list(range(1 + 5 * i, 6 + 5 * i))) for i, n in enumerate(lengths)]
+        runner, found = Runner(weights), [list[torch.Tensor]() for _ in texts]
+        while unfinished := [text for text in texts if text.done < len(text.ids)]:
+            chosen = choices.sample(unfinished, choices.randint(1, len(unfinished)))
+            parts = [(text, min(choices.choice(sizes), len(text.ids) - text.done)) for text in chosen]
+            for (text, _), logits in zip(parts, runner.run(*parts), strict=True):
+                found[texts.index(text)].append(logits)
+        for text, pieces in zip(texts, found, strict=True):
+            alone = Runner(weights).run((Text(text.ids, 1, [1, 2, 3, 4, 5]), len(text.ids)))[0]
+            assert torch.equal(torch.cat(pieces), alone)
+    finally:
+        torch.set_num_threads(before)
