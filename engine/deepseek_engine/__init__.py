@@ -4,5 +4,24 @@ Read in this order: config, ops, engram, model, cache, sampler, sequence, schedu
 """
 
 from .config import PRESETS, ConfigError, EngineConfig, ModelConfig
+from .engine import Capabilities, Delta, Engine, Stats, generate
+from .sampler import RequestError, Sampled, SamplingParams
+from .sequence import Request
+from .weights import WeightsError
 
-__all__ = ["PRESETS", "ConfigError", "EngineConfig", "ModelConfig"]
+__all__ = [
+    "PRESETS",
+    "Capabilities",
+    "ConfigError",
+    "Delta",
+    "Engine",
+    "EngineConfig",
+    "ModelConfig",
+    "Request",
+    "RequestError",
+    "Sampled",
+    "SamplingParams",
+    "Stats",
+    "WeightsError",
+    "generate",
+]
