@@ -12,6 +12,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from .app import create_app
 from .gateway import Gateway
 
+_BACKLOG = 2048
+"""Connections that wait to be accepted."""
+
 _HEADER_TIMEOUT = 30.0
 """Seconds that a new connection gets until its first request's headers are there."""
 
@@ -71,6 +74,7 @@ def bind(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000)
         listener.bind((host, port))
+        listener.listen(_BACKLOG)
     except OSError:
         listener.close()
         raise
@@ -95,7 +99,7 @@ def server(gateway: Gateway) -> Server:
         log_config=None,
         access_log=False,
         server_header=False,
-        backlog=2048,
+        backlog=_BACKLOG,
         timeout_graceful_shutdown=int(gateway.settings.drain_timeout) + 5,
     )
     return Server(config, gateway)
