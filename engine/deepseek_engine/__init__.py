@@ -9,6 +9,8 @@ from .sampler import RequestError, Sampled, SamplingParams
 from .sequence import Request
 from .weights import WeightsError
 
+__version__ = "0.1.0"
+
 __all__ = [
     "PRESETS",
     "Capabilities",

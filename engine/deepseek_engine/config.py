@@ -91,10 +91,10 @@ class ModelConfig:
     layers: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.layers:
-            object.__setattr__(self, "layers", tuple(range(self.num_hidden_layers)))
         for problem in _problems(self):
             raise ConfigError(problem)
+        if not self.layers:
+            object.__setattr__(self, "layers", tuple(range(self.num_hidden_layers)))
 
     def ratio(self, layer: int) -> int:
         """Tokens per entry of the compressed cache that a block reads; 0: it reads none."""
@@ -130,6 +130,8 @@ class ModelConfig:
             ConfigError: a key is missing, or has a value that this engine does not compute. Unknown keys only warn.
         """
         text = config.get("text_config", config)
+        if not isinstance(text, Mapping):
+            raise ConfigError("config.json: 'text_config' is not an object")
         _check_fixed(config, text)
         values: dict[str, Any] = {}
         for field in fields(cls):
@@ -222,7 +224,7 @@ def _check_fixed(config: Mapping[str, Any], text: Mapping[str, Any]) -> None:
             elif given is not None and given != value:
                 raise ConfigError(f"config.json: '{name}' is {given!r}, only {value!r} is computed")
     sources = text.get("index_k_source_layer_ids")
-    if sources is not None and list(sources) != list(text.get("kv_source_layer_ids", ())):
+    if sources is not None and sources != text.get("kv_source_layer_ids"):
         raise ConfigError("config.json: 'index_k_source_layer_ids' differs from 'kv_source_layer_ids'")
 
 
@@ -301,6 +303,8 @@ def _source_problems(config: ModelConfig) -> Iterator[str]:
         yield f"layer {config.decoder_start}, the first with ratio 1, is not in 'kv_source_layer_ids'"
     if config.candidate_source_layer_id not in index:
         yield "'candidate_source_layer_id' is not in 'index_source_layer_ids'"
+    if kv and config.candidate_source_layer_id < kv[-1]:
+        yield "'candidate_source_layer_id' is before the last of 'kv_source_layer_ids'"
     if any(layer >= config.decoder_start for layer in config.engram_layer_ids):
         yield "'engram_layer_ids' has a layer of the decoder"
     for layer in range(config.num_hidden_layers):
@@ -441,6 +445,8 @@ class EngineConfig:
             raise ConfigError("'prefill_watermark' is not in (0, 1]")
         if self.preemption not in ("recompute", "stop"):
             raise ConfigError(f"'preemption' is {self.preemption!r}, expected 'recompute' or 'stop'")
+        if len(set(self.token_blacklist)) >= model.vocab_size:
+            raise ConfigError("'token_blacklist' leaves no token")
         for token in self.token_blacklist:
             if not 0 <= token < model.vocab_size:
                 raise ConfigError(f"'token_blacklist' has {token}, which is no id of the vocabulary")

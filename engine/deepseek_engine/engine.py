@@ -19,7 +19,7 @@ from .cache import Cache, StepInput
 from .config import PRESETS, ConfigError, EngineConfig, ModelConfig
 from .engram import compressed_vocabulary, look_back
 from .model import Model
-from .sampler import RequestError, Sampled, sample
+from .sampler import MAX_LOGPROBS, RequestError, Sampled, sample
 from .scheduler import Part, Plan, Scheduler
 from .sequence import FinishReason, Request, Sequence
 from .weights import Checkpoint, Weights
@@ -49,6 +49,7 @@ class Capabilities:
     vocab_size: int
     max_model_len: int
     eos_token_id: int
+    logprobs: int = MAX_LOGPROBS
     logprobs_modes: tuple[str, ...] = ("processed", "raw")
 
 

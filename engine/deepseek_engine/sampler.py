@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 _MASK = 2**64 - 1
+MAX_LOGPROBS = 1000
 TARGET = 0
 """The purpose of a draw: the token of a sequence."""
 
@@ -53,20 +54,20 @@ class SamplingParams:
             "temperature": (0, math.inf),
             "top_p": (0, 1),
             "min_p": (0, 1),
-            "presence_penalty": (-math.inf, math.inf),
-            "frequency_penalty": (-math.inf, math.inf),
-            "repetition_penalty": (0, math.inf),
+            "presence_penalty": (-2, 2),
+            "frequency_penalty": (-2, 2),
+            "repetition_penalty": (0.01, 100),
             "max_tokens": (1, math.inf),
             "min_tokens": (0, math.inf),
             "seed": (0, _MASK),
-            "logprobs": (0, 1000),
+            "logprobs": (0, MAX_LOGPROBS),
         }
         for name, (low, high) in ranges.items():
             value = getattr(self, name)
             if value is not None and not (low <= value <= high and math.isfinite(value)):
                 raise RequestError(f"'{name}' is {value}, must be from {low:g} to {high:g}")
-        if self.top_p == 0 or self.repetition_penalty == 0:
-            raise RequestError(f"'{'repetition_penalty' if self.top_p else 'top_p'}' is 0, must be positive")
+        if self.top_p == 0:
+            raise RequestError("'top_p' is 0, must be positive")
         if self.top_k != -1 and self.top_k < 1:
             raise RequestError(f"'top_k' is {self.top_k}, must be -1 or positive")
         if self.logprobs_mode not in ("processed", "raw"):
@@ -75,8 +76,9 @@ class SamplingParams:
             for token in ids:
                 if not 0 <= token < vocab_size:
                     raise RequestError(f"'{name}' has {token}, the vocabulary has {vocab_size} ids")
-        if not all(math.isfinite(value) for value in self.logit_bias.values()):
-            raise RequestError("'logit_bias' has a value that is not finite")
+        for bias in self.logit_bias.values():
+            if not -100 <= bias <= 100:
+                raise RequestError(f"'logit_bias' has {bias}, must be from -100 to 100")
 
 
 @dataclass(frozen=True)
@@ -98,8 +100,14 @@ def sample(
 ) -> Sampled:
     """The next token of a sequence from its logits, [V].
 
-    banned: ids that must not come. seed: the sequence's. The order of what is done is part of the interface.
+    banned: ids that must not come, not all of them. seed: the sequence's. The order of what is done is part of the
+    interface.
+
+    Raises:
+        ArithmeticError: the logits are not finite: the weights are broken.
     """
+    if not logits.isfinite().all():
+        raise ArithmeticError("the model's logits are not finite")
     scores = logits.clone()
     scores[list(banned)] = -torch.inf
     penalise(scores, params, prompt, output)
@@ -140,7 +148,8 @@ def distribution(scores: Tensor, params: SamplingParams) -> Tensor:
         one_hot = torch.full_like(scores, -torch.inf, dtype=torch.float64)
         one_hot[(scores == scores.max()).nonzero()[0, 0]] = 0
         return one_hot
-    scaled = scores.double() / params.temperature
+    # The largest is zero, so that no temperature is too small.
+    scaled = (scores - scores.max()).double() / params.temperature
     if params.top_p < 1 or params.top_k > 0 or params.min_p > 0:
         probabilities, order = torch.sort(torch.softmax(scaled, -1), descending=True, stable=True)
         kept = torch.ones_like(order, dtype=torch.bool)

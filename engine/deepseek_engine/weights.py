@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -217,7 +217,7 @@ class Checkpoint:
         self.folder = folder
         self.places = _without_prefix(_index(folder))
         # Also where some layers are asked for, the folder has to be that of the whole model.
-        _check_names(self.places, {name for row in parameters(config) for name in row.stored(config)})
+        _check_names(self.places, (name for row in parameters(config) for name in row.stored(config)))
         self._check_headers()
 
     def load(
@@ -327,11 +327,15 @@ def _without_prefix(places: Mapping[str, str]) -> dict[str, tuple[str, str]]:
 _UNREAD = re.compile(r"(vision|aligner)\..*|image_(start|end|newline)|mtp\.\d+\.(embed|head)\.(weight|scale)")
 
 
-def _check_names(found: Collection[str], expected: set[str]) -> None:
-    for name in sorted(expected - set(found)):
-        raise WeightsError(f"{name}: is missing")
-    for name in sorted(set(found) - expected):
-        if not _UNREAD.fullmatch(name):
+def _check_names(found: Collection[str], expected: Iterable[str]) -> None:
+    # Stops at the first that is missing: what is expected can be without bounds, what is found cannot.
+    known: set[str] = set()
+    for name in expected:
+        if name not in found:
+            raise WeightsError(f"{name}: is missing")
+        known.add(name)
+    for name in found:
+        if name not in known and not _UNREAD.fullmatch(name):
             raise WeightsError(f"{name}: is no tensor of this model")
 
 
@@ -344,7 +348,7 @@ def export(weights: Mapping[str, Matrix], config: ModelConfig, folder: Path) -> 
         WeightsError: a weight of the model is missing, unexpected, or of another shape or form.
     """
     rows = {row.name: row for row in parameters(config)}
-    _check_names(weights, set(rows))
+    _check_names(weights, rows)
     tensors: dict[str, Tensor] = {}
     for name, row in rows.items():
         expected, values = row.stored(config), _stored(weights[name])

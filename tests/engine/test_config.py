@@ -46,6 +46,11 @@ def test_the_layer_plan_of_the_released_model() -> None:
         (["text_config", "kv_source_layer_ids"], [8, 14, 20], "layer 2 "),
         (["text_config", "index_source_layer_ids"], [2, 8, 20], "'kv_source_layer_ids'"),
         (["text_config", "index_k_source_layer_ids"], [2], "'index_k_source_layer_ids'"),
+        (["text_config", "candidate_source_layer_id"], 14, "'candidate_source_layer_id' is before"),
+        (["text_config", "candidate_source_layer_id"], 21, "'candidate_source_layer_id' is not in"),
+        (["text_config", "num_hidden_layers"], 10**12, "'compress_ratios' has 43 entries"),
+        (["text_config", "kv_source_layer_ids"], 2, "'kv_source_layer_ids' is 2"),
+        (["text_config"], [], "'text_config' is not an object"),
         (["text_config", "engram_layer_ids"], [1, 25], "layer of the decoder"),
         (["quantization_config", "weight_block_size"], [128, 128], "'quantization_config.weight_block_size'"),
         (["model_type"], "deepseek_v4", "'model_type'"),
@@ -110,6 +115,7 @@ def test_moduli_are_checked_against_the_configuration() -> None:
         ({"prefill_watermark": 1.5}, "'prefill_watermark'"),
         ({"preemption": "swap"}, "'preemption'"),
         ({"token_blacklist": (512,)}, "'token_blacklist'"),
+        ({"token_blacklist": tuple(range(512))}, "leaves no token"),
     ],
 )
 def test_engine_settings_outside_the_guards_are_refused(change: dict[str, Any], text: str) -> None:

@@ -1,6 +1,7 @@
 """The whole engine: P-18, P-21, P-22, P-23, P-25, P-56, and what it refuses."""
 
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -205,3 +206,12 @@ def test_tiny_tok_has_the_vocabulary_of_the_model() -> None:
     assert running.limits == default_limits(PRESETS["tiny-tok"])
     found = tokens(generate(running, [Request("a", [0, 128803, 129279], replace(GREEDY, max_tokens=4))])["a"])
     assert len(found) == 4 and all(0 <= token < 129280 for token in found)
+
+
+def test_the_example_of_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """What the page shows is what the package does."""
+    page = Path(__file__).parents[2] / "engine" / "README.md"
+    (block,) = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    exec(compile(block, str(page), "exec"), {})
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5 and lines[-1].endswith("length")

@@ -1,7 +1,5 @@
 """Engram, P-07: the published constants, look-back and gate."""
 
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tokenizer_file
 from deepseek_engine.config import PRESETS
 from deepseek_engine.engram import HashLayout, compressed_vocabulary, look_back
 from steps import Runner, prompt, tiny_weights
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_p07_constants_of_the_released_model() -> None:
@@ -28,20 +25,16 @@ def test_p07_constants_of_the_released_model() -> None:
 
 
 @pytest.fixture(scope="module")
-def tokenizer_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def released_tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tokenizer of DeepSeek-V4.1, from the codec's data files."""
-    sys.path.insert(0, str(ROOT / "tests" / "clients"))
-    import tokenizer_file
-
-    sys.path.pop(0)
     path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
     tokenizer_file.write("v41", path)
-    yield path
+    return path
 
 
-def test_p07_compressed_vocabulary(tokenizer_file: Path) -> None:
+def test_p07_compressed_vocabulary(released_tokenizer: Path) -> None:
     """129,280 ids become 99,092; spellings that differ in case, accents or white space alone become one."""
-    compressed = compressed_vocabulary(tokenizer_file)
+    compressed = compressed_vocabulary(released_tokenizer)
     assert (len(compressed), compressed.max() + 1) == (129280, 99092)
     assert compressed[2] == 2
     assert compressed[[19923, 44388, 21330, 3699, 49]].tolist() == [15844, 15844, 231, 718, 49]

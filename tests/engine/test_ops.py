@@ -104,12 +104,20 @@ def test_stable_topk_takes_the_lowest_index_of_equals() -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_p56_bits_of_a_row_depend_on_the_row_alone(threads: int, dtype: torch.dtype) -> None:
-    """The same row gives the same bits alone, in any place of a batch and in a batch of any length."""
-    x, weight = normal(200, 64, dtype=dtype), normal(96, 64, seed=1, dtype=dtype)
+    """The same row gives the same bits alone, in any place of a batch and in a batch of any length. Rows of 7 elements
+    stand sometimes in a vector register and sometimes behind the last."""
+    wide, narrow, weight = (
+        normal(200, 64, dtype=dtype),
+        normal(200, 7, dtype=dtype),
+        normal(96, 64, seed=1, dtype=dtype),
+    )
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        for function in (lambda y: ops.linear(y, weight), ops.sigmoid, ops.silu, ops.softplus):
+        for x, function in (
+            (wide, lambda y: ops.linear(y, weight)),
+            *((narrow, f) for f in (ops.sigmoid, ops.silu, ops.softplus)),
+        ):
             whole = function(x)
             for start, stop in ((0, 1), (1, 2), (63, 65), (3, 130), (199, 200)):
                 assert torch.equal(function(x[start:stop].clone()), whole[start:stop])

@@ -124,6 +124,21 @@ def test_p17_greedy_takes_the_lowest_of_the_best() -> None:
         assert logprobs.tolist() == [-math.inf, 0.0, -math.inf, -math.inf]
 
 
+@pytest.mark.parametrize("temperature", [5e-324, 1e-30, 1e300])
+def test_p17_any_temperature_gives_a_distribution(temperature: float) -> None:
+    """The smallest temperatures are greedy, the largest uniform; nothing overflows."""
+    logprobs = distribution(torch.tensor([-30.0, 2.0, 1.0, -math.inf]), SamplingParams(temperature=temperature))
+    expected = [1 / 3, 1 / 3, 1 / 3, 0] if temperature > 1 else [0, 1, 0, 0]
+    assert logprobs.exp().tolist() == pytest.approx(expected)
+
+
+def test_logits_that_are_not_finite_are_a_fault() -> None:
+    """Broken weights are reported, not sampled from."""
+    for value in (math.nan, math.inf):
+        with pytest.raises(ArithmeticError, match="not finite"):
+            sample(torch.tensor([0.0, value]), SamplingParams(), [1], [], [], 0)
+
+
 def test_p19_log_probabilities() -> None:
     """What is reported is the log-softmax of what is drawn from, or of the model's logits; alternatives come best first
     and can be drawn."""
@@ -190,7 +205,9 @@ def test_penalties() -> None:
         ({"stop_token_ids": (512,)}, "stop_token_ids"),
         ({"logit_bias": {-1: 1.0}}, "logit_bias"),
         ({"logit_bias": {1: math.inf}}, "logit_bias"),
+        ({"logit_bias": {1: 1e300}}, "logit_bias"),
         ({"repetition_penalty": 0.0}, "repetition_penalty"),
+        ({"frequency_penalty": 1e300}, "frequency_penalty"),
         ({"presence_penalty": math.nan}, "presence_penalty"),
         ({"logprobs": 1001}, "logprobs"),
         ({"logprobs_mode": "other"}, "logprobs_mode"),

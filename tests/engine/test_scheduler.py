@@ -73,8 +73,9 @@ class Play:
         assert len(set(pages)) == len(pages) == scheduler.pages.taken and 0 not in pages
         assert len(set(slots)) == len(slots) == scheduler.slots.taken and 0 not in slots
         assert scheduler.pages.taken + scheduler.pages.free == self.limits.num_pages - 1
+        alive_ids = set(map(id, live))
         for sequence in self.sequences:
-            alive = sequence in live
+            alive = id(sequence) in alive_ids
             assert alive == (sequence.finish_reason is None)
             assert alive or (not sequence.pages and sequence.slot is None)
             assert sequence.output_length <= sequence.request.sampling.max_tokens

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from .._native import ModelVersion
 from .base import EngineAdapter, EngineUnavailable
+from .local import open_local
 from .replay import ReplayEngine
 
 if TYPE_CHECKING:
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
 _CONTEXT = 1_048_576
 """The context of the models, where the engine does not say its own."""
 
-EXAMPLES = "replay, replay:OUTPUTS.jsonl, http://HOST:PORT, vllm+http://…, sglang+http://…, completions+http://…"
+EXAMPLES = (
+    "replay, replay:OUTPUTS.jsonl, local, local:FOLDER, http://HOST:PORT, vllm+http://…, sglang+http://…, "
+    "completions+http://…"
+)
 """What can be said, for help texts."""
 
 
@@ -32,6 +36,8 @@ async def open_engine(
         if rest:
             return ReplayEngine.from_file(rest, version=version, pace=pace)
         return ReplayEngine(version=version, pace=pace)
+    if kind == "local":
+        return await open_local(rest)
     scheme, _, transport = kind.partition("+")
     url = f"{transport or scheme}:{rest}"
     if (transport or scheme) not in ("http", "https") or not rest.startswith("//"):
