@@ -78,16 +78,18 @@ class Follow(Response):
         self._store = store
         self._stored = stored
         self._start = start
-        self._keep_alive = settings.keep_alive
+        self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gone = asyncio.ensure_future(_disconnect(receive))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
-            sent_at = time.monotonic()
-            while not gone.done():
+            sent_at = came_at = time.monotonic()
+            # The process that makes the response may have died: no event comes for so long otherwise.
+            while not gone.done() and time.monotonic() - came_at < self._settings.first_token_timeout + _CHECK:
                 events = await self._store.events(self._stored.id, self._stored.owner, self._start)
-                if events or time.monotonic() - sent_at > self._keep_alive:
+                came_at = time.monotonic() if events else came_at
+                if events or time.monotonic() - sent_at > self._settings.keep_alive:
                     self._start += len(events)
                     sent_at = time.monotonic()
                     await send({"type": "http.response.body", "body": b"".join(events) or COMMENT, "more_body": True})
