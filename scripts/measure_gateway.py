@@ -2,19 +2,21 @@
 
     .venv/bin/python scripts/measure_gateway.py [REQUEST.json]
 
-CPU time of the server's process for each streamed token, and the time from a request's bytes to the engine's call. The client runs in a process of its own.
+CPU time of the server's process for each streamed token, and the time from a request's bytes to the engine's call.
+The client runs in a process of its own.
 """
 
 import argparse
 import asyncio
 import json
+import multiprocessing
 import os
 import resource
+import socket
 import statistics
 import sys
 import time
 from collections.abc import AsyncGenerator
-from multiprocessing import Process, Queue
 from typing import Any
 
 import uvloop
@@ -22,7 +24,7 @@ import uvloop
 from deepseek_recipe.adapters import GenerateRequest, TokenDelta
 from deepseek_recipe.adapters.replay import ReplayEngine, ReplayOutput
 from deepseek_recipe.server import Gateway, Settings
-from deepseek_recipe.server.serve import bind, server
+from deepseek_recipe.server.serve import bind, serve
 
 PATHS = {"chat_completions": "/v1/chat/completions", "messages": "/v1/messages", "responses": "/v1/responses"}
 
@@ -30,7 +32,7 @@ PATHS = {"chat_completions": "/v1/chat/completions", "messages": "/v1/messages",
 def body(protocol: str, stream: bool = True) -> dict[str, Any]:
     """A small request."""
     if protocol == "responses":
-        return {"model": "m", "input": "Hi", "stream": stream, "store": False}
+        return {"model": "m", "max_output_tokens": 393_216, "input": "Hi", "stream": stream, "store": False}
     return {"model": "m", "max_tokens": 393_216, "messages": [{"role": "user", "content": "Hi"}], "stream": stream}
 
 
@@ -70,18 +72,18 @@ class Timed(ReplayEngine):
             yield delta
 
 
-def serve(ports: Queue, engine: ReplayEngine, settings: Settings) -> None:
-    """The server's process. It answers SIGTERM with its CPU time."""
+def start(engine: ReplayEngine, settings: Settings) -> tuple[Any, int]:
+    """Starts a gateway in a process of its own. Returns the process and the port."""
+    listener = bind("127.0.0.1", 0)
+    process = multiprocessing.get_context("fork").Process(target=_serve, args=(listener, engine, settings), daemon=True)
+    process.start()
+    port = listener.getsockname()[1]
+    listener.close()
+    return process, port
 
-    async def run() -> None:
-        listener = bind("127.0.0.1", 0)
-        gateway = Gateway(engine, settings)
-        await gateway.start()
-        running = server(gateway)
-        ports.put(listener.getsockname()[1])
-        await running.serve([listener])
 
-    uvloop.run(run())
+def _serve(listener: socket.socket, engine: ReplayEngine, settings: Settings) -> None:
+    uvloop.run(serve(Gateway(engine, settings), listener))
 
 
 async def read_stream(port: int, path: str, content: bytes) -> int:
@@ -105,11 +107,8 @@ def cpu(pid: int) -> float:
 
 def measure_tokens(protocol: str, streams: int, tokens: int, pace: float, step: int) -> None:
     """CPU per token of `streams` streams at a time."""
-    ports: Queue = Queue()
     engine = ReplayEngine([ReplayOutput([400, 401, 402, 403] * (tokens // 4))], pace=pace, tokens_per_delta=step)
-    process = Process(target=serve, args=(ports, engine, Settings(max_running=streams)), daemon=True)
-    process.start()
-    port = ports.get()
+    process, port = start(engine, Settings(max_running=streams))
     assert process.pid is not None
     content = json.dumps(body(protocol)).encode()
 

@@ -6,6 +6,7 @@ Routes read and write protocols; everything they have in common is asked from he
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from .._native import ConversionError, ConversionOptions, ReasoningSealer
 from ..adapters import Capabilities, EngineAdapter, GenerateRequest, RequestError, SamplingSpec
-from ..recipe import Encoded, ProtocolName, Recipe
+from ..recipe import Encoded, Ids, ProtocolName, Recipe
 from .constraint import constraint_of
 from .errors import ApiError, of_refusal
 from .files import Files
@@ -150,12 +151,18 @@ class Gateway:
         except ClientDisconnect:
             raise ApiError(499, "The client closed the connection.") from None
 
-    async def encode(self, body: bytes | dict[str, Any], protocol: ProtocolName, call: Call) -> Encoded:
-        """A request's ids. Raises `ApiError`."""
+    async def encode(
+        self,
+        body: bytes | dict[str, Any],
+        protocol: ProtocolName,
+        call: Call,
+        previous: tuple[Ids, Ids] | None = None,
+    ) -> Encoded:
+        """A request's ids; `previous` as in `Recipe.encode`. Raises `ApiError`."""
         body = await self.files.resolve(body, call.fields, protocol, call.owner)
 
         def run() -> Encoded:
-            return self.recipe.encode(body, protocol=protocol)
+            return self.recipe.encode(body, protocol=protocol, previous=previous)
 
         try:
             encoded = run() if len(call.body) <= _INLINE else await asyncio.to_thread(run)
@@ -251,13 +258,18 @@ def _members(body: bytes) -> dict[str, Any]:
 
 
 def _cache_salt(call: Call) -> str | None:
-    """Who shares prefix caches: requests of one key and one user (`user_id`, `user`, `metadata.user_id`)."""
+    """Who shares prefix caches: requests of one key and one user (`user_id`, `user`, `metadata.user_id`).
+
+    A digest: users are named in any length, and an engine needs no names.
+    """
     fields, metadata = call.fields, call.fields.get("metadata")
     user = fields.get("user_id") or fields.get("user") or fields.get("safety_identifier")
     if not user and isinstance(metadata, dict):
         user = cast("dict[str, Any]", metadata).get("user_id")
-    parts = [part for part in (call.owner, user) if isinstance(part, str) and part]
-    return ":".join(parts) or None
+    user = user if isinstance(user, str) else ""
+    if not call.owner and not user:
+        return None
+    return hashlib.sha256(f"{call.owner}:{user}".encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def _log_job(job: Job, call: Call, protocol: ProtocolName) -> None:
@@ -272,7 +284,7 @@ def _log_job(job: Job, call: Call, protocol: ProtocolName) -> None:
                 "owner": call.owner[:8],
                 "prompt_tokens": len(generation.request.prompt_token_ids),
                 "cached_tokens": generation.cached_tokens,
-                "completion_tokens": generation.completion_tokens,
+                "completion_tokens": len(generation.output_ids),
                 "end": how_ended(job, generation.finish_reason),
                 "first_token_s": None if first is None else round(first - job.started, 4),
             },
