@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 import oracle_numpy
 import reference
 from deepseek_engine import ops
-from deepseek_engine.model import Experts, HyperConnection, candidate_blocks, choose, collapse, expand, pool, score
+from deepseek_engine.model import Experts, HyperConnection, candidate_blocks, choose, collapse, expand, score
 from deepseek_engine.weights import Weights
-from steps import TINY, Runner, Text, prompt, relative_error, tiny_weights
+from steps import TINY, Runner, Text, build, prompt, relative_error, tiny_weights
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -39,16 +39,31 @@ def test_p03_one_hot_connections_are_a_plain_residual() -> None:
 
 
 def test_p05_compressor() -> None:
-    """Ratio 1 is the projection itself; with equal gates ratio 2 is the mean; a group depends on its tokens alone."""
-    one = normal(5, 1, 2, 32)
-    torch.testing.assert_close(pool(one), one[:, 0, 0], rtol=1e-6, atol=0)
-    two = normal(5, 2, 2, 32)
-    two[:, :, 1] = two[:, :1, 1]
-    torch.testing.assert_close(pool(two), two[:, :, 0].mean(1), rtol=1e-6, atol=1e-6)
+    """Ratio 1 is the normed projection of each token, turned by its position; with equal gates ratio 2 is the normed
+    mean of two projections, turned by the first one's position; index keys are made before turning."""
+    weights = tiny_weights()
+    weights["layers.1.attn.compressor.wgate.weight"] = torch.zeros(32, 64)
+    runner, x = Runner(weights), normal(33, 64)
+    step = build(TINY, [(Text(prompt(33), 1, [2, 5, 1]), 0, 33)])
+    for layer, ratio in ((4, 1), (1, 2)):
+        compressor = runner.model.blocks[layer].attention.compressor
+        assert compressor is not None
+        compressor(x, step, runner.cache)
+        projected = (x @ weights.plain(f"layers.{layer}.attn.compressor.wkv.weight").T)[: 33 // ratio * ratio]
+        entry = ops.rmsnorm(projected.unflatten(0, (-1, ratio)).mean(1), compressor.norm, 1e-20)
+        key = ops.rmsnorm(entry @ weights.plain(f"layers.{layer}.attn.indexer.wk.weight").T, compressor.k_norm, 1e-20)
+        start = torch.arange(0, 33 // ratio * ratio, ratio)
+        for store, expected in ((runner.cache.entries, entry), (runner.cache.index_keys, key)):
+            found = store[layer][[2, 5, 1]].flatten(0, 1)
+            torch.testing.assert_close(found[: len(start)], ops.rope(expected, start, compressor.frequency))
+            assert found[len(start) :].isnan().all()
 
+
+def test_p05_groups_are_independent() -> None:
+    """A changed token changes the entry of its group and of no group before it."""
     weights, ids = tiny_weights(), prompt(40)
     runner, other = Runner(weights), Runner(weights)
-    changed = [*ids[:21], ids[21] % 500 + 3, *ids[22:]]  # the tenth group of two
+    changed = [*ids[:21], ids[21] % 500 + 3, *ids[22:]]  # the eleventh group of two
     runner.run((Text(ids, 1, [1, 2, 3]), 40))
     other.run((Text(changed, 1, [1, 2, 3]), 40))
     first, second = runner.cache.entries[1][1:4].flatten(0, 1), other.cache.entries[1][1:4].flatten(0, 1)
