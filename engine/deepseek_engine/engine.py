@@ -80,19 +80,18 @@ class Engine:
         limits: EngineConfig,
         *,
         compressed: np.ndarray | None = None,
-        dtype: torch.dtype = torch.float32,
     ) -> None:
         limits.check(config)
-        size = config.vocab_size if compressed is None else int(compressed.max()) + 1
-        if config.engram_layer_ids and size != config.engram_compressed_vocab_size:
-            raise ConfigError(
-                f"the compressed vocabulary has {size} ids, 'engram_compressed_vocab_size' is "
-                f"{config.engram_compressed_vocab_size}"
-            )
         self.config, self.limits = config, limits
         self.compressed = np.arange(config.vocab_size) if compressed is None else compressed
+        sizes = len(self.compressed), int(self.compressed.max()) + 1
+        if sizes != (config.vocab_size, config.engram_compressed_vocab_size):
+            raise ConfigError(
+                f"the compressed vocabulary maps {sizes[0]} ids to {sizes[1]}, expected {config.vocab_size} to "
+                f"{config.engram_compressed_vocab_size}"
+            )
         self.model = Model(config, weights)
-        self.cache = Cache(config, limits, dtype)
+        self.cache = Cache(config, limits, self.model.embed.dtype)
         self.scheduler = Scheduler(limits, config.eos_token_id)
         self._sequences: dict[str, Sequence] = {}
         self._arrivals = 0

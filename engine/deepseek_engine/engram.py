@@ -22,11 +22,19 @@ from .weights import Weights
 def compressed_vocabulary(tokenizer_file: Path) -> np.ndarray:
     """The compressed id of every id, int64 [V]: ids whose texts differ only in case, accents or white space are one.
 
-    New ids are given in order of first appearance. Needs the package `tokenizers` (the extra `tokenizer`).
-    """
-    from tokenizers import Regex, Tokenizer, normalizers
+    New ids are given in order of first appearance.
 
-    tokenizer = Tokenizer.from_file(str(tokenizer_file))
+    Raises:
+        ConfigError: the file is no tokenizer, or the package `tokenizers` is not installed.
+    """
+    try:
+        from tokenizers import Regex, Tokenizer, normalizers
+    except ImportError as error:
+        raise ConfigError("released checkpoints need: pip install 'deepseek-recipe-engine[tokenizer]'") from error
+    try:
+        tokenizer = Tokenizer.from_file(str(tokenizer_file))
+    except Exception as error:  # the library has no class of its own for it
+        raise ConfigError(f"{tokenizer_file}: {error}") from error
     protected = "\ue000"  # a lone space must survive `Strip`
     normalise = normalizers.Sequence(
         [

@@ -195,8 +195,11 @@ def test_an_engine_from_a_folder_is_the_engine_itself(tmp_path: Path) -> None:
     assert tokens(found) == outputs(LIMITS, [request])["a"]
     config = replace(TINY, engram_compressed_vocab_size=500)
     export(random_weights(config, 0, parts=(*MODEL_PARTS, "draft")), config, tmp_path)
-    with pytest.raises(ConfigError, match=r"tokenizer\.json"):
-        Engine.from_folder(tmp_path)
+    for content in (None, "{}"):
+        if content is not None:
+            (tmp_path / "tokenizer.json").write_text(content)
+        with pytest.raises(ConfigError, match=r"tokenizer\.json"):
+            Engine.from_folder(tmp_path)
 
 
 def test_tiny_tok_has_the_vocabulary_of_the_model() -> None:
