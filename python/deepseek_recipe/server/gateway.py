@@ -112,7 +112,7 @@ class Gateway:
     def expire_all(self) -> None:
         """Ends all jobs as failed."""
         for job in list(self.jobs):
-            job.expire(RequestError("engine_dead", "the server is shutting down"))
+            job.expire(RequestError("overloaded", "the server is shutting down"))
 
     async def call(self, request: Request) -> Call:
         """Reads a request. Raises `ApiError` where it may not be served or is too large or too slow."""

@@ -240,7 +240,7 @@ class SqliteStore:
             if exists is None:
                 return
             (count,) = connection.execute(
-                "SELECT COUNT(*) FROM events WHERE owner = ? AND id = ?", (owner, id)
+                "SELECT COALESCE(MAX(number) + 1, 0) FROM events WHERE owner = ? AND id = ?", (owner, id)
             ).fetchone()
             connection.executemany(
                 "INSERT INTO events VALUES (?, ?, ?, ?)",
