@@ -181,7 +181,7 @@ def test_input_items(kind: str, tmp_path: Path) -> None:
                     break
                 after = {"after": page["last_id"]}
             assert pages == listed["data"][::-1]
-            for params in ({"limit": "0"}, {"limit": "x"}, {"order": "up"}, {"after": "no"}):
+            for params in ({"limit": "0"}, {"limit": "x"}, {"limit": "9" * 5000}, {"order": "up"}, {"after": "no"}):
                 assert (await client.get(path, params=params)).status_code == 400
 
     run(test())
@@ -210,6 +210,9 @@ def test_background(kind: str, tmp_path: Path) -> None:
             assert followed[-1]["response"] == done
             rest = events((await client.get(path, params={"stream": "true", "starting_after": 4})).text)
             assert rest == followed[5:]
+            for wrong in ("-1", "x", "9" * 5000, str(2**64)):
+                refused = await client.get(path, params={"stream": "true", "starting_after": wrong})
+                assert refused.status_code == 400 and refused.json()["error"]["param"] == "starting_after"
             nothing = await client.get(path, params={"stream": "true", "starting_after": len(followed)})
             assert nothing.status_code == 200 and not events(nothing.text)
             assert (await client.post(path + "/cancel")).json() == done

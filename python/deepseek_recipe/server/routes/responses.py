@@ -59,10 +59,8 @@ async def get(request: Request) -> Response:
         return json_response(dump(stored.response))
     if not stored.background:
         raise ApiError(400, "Only background responses can be streamed again.", param="stream")
-    after = request.query_params.get("starting_after", "-1")
-    if not after.removeprefix("-").isdecimal():
-        raise ApiError(400, "Invalid 'starting_after': expected a sequence number", param="starting_after")
-    return background.Follow(store, stored, int(after) + 1, gateway.settings)
+    start = 0 if "starting_after" not in request.query_params else _number(request, "starting_after", 0, 10**9) + 1
+    return background.Follow(store, stored, start, gateway.settings)
 
 
 async def delete(request: Request) -> Response:
@@ -89,9 +87,7 @@ async def input_items(request: Request) -> Response:
     store, stored = await _find(request, gateway)
     items = [*await History(store, stored.owner).before(stored.previous_id), *stored.input]
     query = request.query_params
-    limit = query.get("limit", "20")
-    if not limit.isdecimal() or not 1 <= int(limit) <= 100:
-        raise ApiError(400, "Invalid 'limit': expected a number from 1 to 100", param="limit")
+    limit = _number(request, "limit", 1, 100) if "limit" in query else 20
     if query.get("order", "desc") not in ("asc", "desc"):
         raise ApiError(400, "Invalid 'order': expected 'asc' or 'desc'", param="order")
     if query.get("order", "desc") == "desc":
@@ -101,7 +97,7 @@ async def input_items(request: Request) -> Response:
         if not places:
             raise ApiError(400, f"Item with id '{after[:200]}' not found.", param="after")
         items = items[places[0] + 1 :]
-    page = items[: int(limit)]
+    page = items[:limit]
     ids = (
         {"first_id": page[0].get("id"), "last_id": page[-1].get("id")} if page else {"first_id": None, "last_id": None}
     )
@@ -213,6 +209,13 @@ def _check_metadata(metadata: Any) -> None:
     if len(pairs) > 16 or not fits:
         message = "Invalid 'metadata': at most 16 strings of at most 512 characters, with names of at most 64"
         raise ApiError(400, message, param="metadata")
+
+
+def _number(request: Request, name: str, low: int, high: int) -> int:
+    text = request.query_params[name]
+    if len(text) > 10 or not text.isdecimal() or not low <= int(text) <= high:
+        raise ApiError(400, f"Invalid '{name}': expected a number from {low} to {high}", param=name)
+    return int(text)
 
 
 async def _find(request: Request, gateway: Gateway) -> tuple[ResponseStore, StoredResponse]:
