@@ -14,6 +14,7 @@ import deepseek_recipe as d
 from deepseek_recipe.adapters import EngineAdapter, TokenDelta
 from deepseek_recipe.adapters.replay import ReplayEngine, ReplayOutput
 from deepseek_recipe.server import Gateway, MemoryStore, ResponseStore, SqliteStore, StoredResponse
+from deepseek_recipe.server.jsontext import dump, load
 from support import DIED, RESPONSES, THOUGHT, Scripted, events, run, serving
 
 each = pytest.mark.parametrize("kind", ["memory", "sqlite"])
@@ -316,7 +317,7 @@ def test_without_a_store() -> None:
 
 
 def stored(id: str, owner: str = "o", text: str = "", **fields: Any) -> StoredResponse:
-    item = {"type": "message", "wide": 123456789012345678901234567890, "text": text + "\ud800"}
+    item = load(f'{{"type": "message", "wide": 123456789012345678901234567890, "small": 1.50, "text": "{text}"}}')
     return StoredResponse(id, owner, [item], {"id": id, "status": "completed", "output": []}, **fields)
 
 
@@ -326,7 +327,9 @@ def test_store(kind: str, tmp_path: Path) -> None:
         store = new_store(kind, tmp_path, ttl=100)
         one = stored("1")
         await store.put(one)
-        assert await store.get("1", "o") == one
+        found = await store.get("1", "o")
+        assert found is not None and dump(found.input) == dump(one.input) and found.response == one.response
+        assert b'"wide":123456789012345678901234567890,"small":1.50' in dump(found.input)
         assert await store.get("1", "other") is None and not await store.delete("1", "other")
         await store.append("1", "o", [b"a", b"b"])
         await store.append("1", "other", [b"x"])
