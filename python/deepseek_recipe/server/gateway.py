@@ -63,8 +63,7 @@ class Gateway:
     """What serves requests. Call `start` before the first and `aclose` behind the last.
 
     `store` keeps responses for `previous_response_id` and background work; without one, requests that need it are
-    refused. `files` reads documents and file ids. `sealer` seals reasoning. Raises nothing; `start` raises
-    `EngineUnavailable`.
+    refused. `files` reads documents and file ids. `sealer` seals reasoning for clients that carry it.
     """
 
     def __init__(
@@ -138,7 +137,7 @@ class Gateway:
         if request.headers.get("content-encoding", "identity") != "identity":
             raise ApiError(415, "Compressed request bodies are not supported.")
         length = request.headers.get("content-length", "")
-        if length.isdecimal() and int(length) > limit:
+        if length.isdecimal() and (len(length) > 18 or int(length) > limit):
             raise too_large
 
         async def read() -> bytes:
@@ -195,7 +194,6 @@ class Gateway:
         encoded: Encoded,
         call: Call,
         *,
-        id: str | None = None,
         edit: Edit | None = None,
         on_finish: Callable[[Generation], Awaitable[None]] | None = None,
     ) -> list[Generation]:
@@ -206,7 +204,7 @@ class Gateway:
             raise of_refusal(error) from error
         options = encoded.inference_options
         seed = options.seed
-        first = encoded.reply(id=id)
+        first = encoded.reply()
         made: list[Generation] = []
         for index in range(options.n):
             sampling = SamplingSpec(
