@@ -106,6 +106,11 @@ def _add_serve(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--api-key-file", metavar="FILE")
     command.add_argument(
+        "--seal-key-file",
+        metavar="FILE",
+        help="keys that seal reasoning, 64 hexadecimal digits a line, the newest first",
+    )
+    command.add_argument(
         "--store", default="memory", metavar="STORE", help="of responses: memory (default), sqlite:FILE or none"
     )
     command.add_argument("--pace", type=float, default=0.02, help="the replay engine's seconds between two tokens")

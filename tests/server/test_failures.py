@@ -8,6 +8,8 @@ import pytest
 
 from deepseek_recipe.adapters import RequestError, TokenDelta
 from deepseek_recipe.adapters.replay import ReplayEngine
+from deepseek_recipe.server import Files
+from deepseek_recipe.server.job import Job
 from support import BODIES, CHAT, DIED, END, MESSAGES, RESPONSES, THOUGHT, Scripted, events, run, serving
 
 
@@ -69,6 +71,73 @@ def test_too_large(path: str) -> None:
             assert (await client.post(path, json=BODIES[path])).status_code == 200
 
     run(test())
+
+
+@pytest.mark.parametrize("depth", [130, 500, 1000, 1020, 100_000])
+def test_nesting(depth: int) -> None:
+    """Also where the body is read in Python, because something in it is dealt with there."""
+    deep = b"[" * depth + b"]" * depth
+    contents = b'[{"content":' * (depth // 2) + b"1" + b"}]" * (depth // 2)
+    bodies = {
+        CHAT: b'{"model":"m","messages":%s}' % contents,
+        MESSAGES: b'{"model":"m","messages":[],"context_management":{"edits":[]},"a":%s}' % deep,
+        RESPONSES: b'{"model":"m","input":"Hi","background":true,"a":%s}' % deep,
+    }
+
+    async def test() -> None:
+        async with serving(files=Files(Hook())) as (client, _):
+            for path, body in bodies.items():
+                reply = await client.post(path, content=body)
+                assert reply.status_code == 400, reply.text
+                message_of(path, reply.json())
+
+    run(test())
+
+
+def test_numbers() -> None:
+    """Those that JSON has keep their digits, also where the body is changed on its way."""
+
+    async def test() -> None:
+        async with serving() as (client, _):
+            good = ("1" * 5000, "-" + "7" * 30, "0.1")
+            for number in ("1e999", "-1e999", "NaN", "Infinity", *good):
+                for further in ("", ',"background":true'):
+                    parameters = f'{{"type":"object","minimum":{number}}}'
+                    tools = f'[{{"type":"function","name":"f","parameters":{parameters}}}]'
+                    body = f'{{"model":"m","input":"Hi","tools":{tools}{further}}}'
+                    reply = await client.post(RESPONSES, content=body)
+                    assert reply.status_code == (200 if number in good else 400), reply.text
+                    assert number not in good or f'"minimum":{number}' in reply.text
+
+    run(test())
+
+
+def test_half_a_surrogate_pair() -> None:
+    """Clients send it where they cut a text. What is dealt with in Python is dealt with all the same."""
+    said = r'"cut \ud83d"'
+    bodies = {
+        MESSAGES: f'{{"model":"m","messages":[{{"role":"user","content":{said}}}],"context_management":{{}}}}',
+        RESPONSES: f'{{"model":"m","input":{said},"metadata":{{"a":"b"}}}}',
+    }
+
+    async def test() -> None:
+        async with serving(ReplayEngine()) as (client, _):
+            for path, body in bodies.items():
+                reply = await client.post(path, content=body)
+                assert reply.status_code == 200 and "cut \ufffd" in reply.text, reply.text
+            made = reply.json()
+            assert made["metadata"] == {"a": "b"}
+            body = f'{{"model":"m","input":{said},"previous_response_id":"{made["id"]}"}}'
+            assert (await client.post(RESPONSES, content=body)).status_code == 200
+
+    run(test())
+
+
+class Hook:
+    """Knows no file."""
+
+    async def resolve(self, file_id: str, owner: str) -> None:
+        return None
 
 
 def test_compressed_bodies_and_unknown_paths() -> None:
@@ -319,6 +388,31 @@ def test_health() -> None:
             assert (await client.post(CHAT, json=BODIES[CHAT])).status_code == 503
         async with serving(Scripted()) as (client, _):
             assert (await client.get("/health")).json()["status"] == "dead"
+
+    run(test())
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_shutdown_before_the_first_byte(path: str) -> None:
+    async def test() -> None:
+        async with serving(Scripted(20.0), max_running=1) as (client, gateway):
+            asked = [asyncio.ensure_future(client.post(path, json=BODIES[path])) for _ in range(2)]
+            while gateway.slots.waiting != 1:
+                await asyncio.sleep(0.01)
+            gateway.expire_all()
+            for reply in await asyncio.gather(*asked):
+                assert reply.status_code == (529 if path == MESSAGES else 503)
+                assert message_of(path, reply.json()) == "the server is shutting down"
+
+    run(test())
+
+
+def test_job_that_is_cancelled_at_once() -> None:
+    async def test() -> None:
+        async with serving(Scripted(THOUGHT, END)) as (_, gateway):
+            job = Job([], gateway.slots, gateway.settings)
+            job.cancel()
+            assert await job.read() == b"" and job.done
 
     run(test())
 

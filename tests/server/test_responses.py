@@ -14,6 +14,7 @@ import deepseek_recipe as d
 from deepseek_recipe.adapters import EngineAdapter, TokenDelta
 from deepseek_recipe.adapters.replay import ReplayEngine, ReplayOutput
 from deepseek_recipe.server import Gateway, MemoryStore, ResponseStore, SqliteStore, StoredResponse
+from deepseek_recipe.server.jsontext import dump, load
 from support import DIED, RESPONSES, THOUGHT, Scripted, events, run, serving
 
 each = pytest.mark.parametrize("kind", ["memory", "sqlite"])
@@ -181,7 +182,7 @@ def test_input_items(kind: str, tmp_path: Path) -> None:
                     break
                 after = {"after": page["last_id"]}
             assert pages == listed["data"][::-1]
-            for params in ({"limit": "0"}, {"limit": "x"}, {"order": "up"}, {"after": "no"}):
+            for params in ({"limit": "0"}, {"limit": "x"}, {"limit": "9" * 5000}, {"order": "up"}, {"after": "no"}):
                 assert (await client.get(path, params=params)).status_code == 400
 
     run(test())
@@ -210,6 +211,9 @@ def test_background(kind: str, tmp_path: Path) -> None:
             assert followed[-1]["response"] == done
             rest = events((await client.get(path, params={"stream": "true", "starting_after": 4})).text)
             assert rest == followed[5:]
+            for wrong in ("-1", "x", "9" * 5000, str(2**64)):
+                refused = await client.get(path, params={"stream": "true", "starting_after": wrong})
+                assert refused.status_code == 400 and refused.json()["error"]["param"] == "starting_after"
             nothing = await client.get(path, params={"stream": "true", "starting_after": len(followed)})
             assert nothing.status_code == 200 and not events(nothing.text)
             assert (await client.post(path + "/cancel")).json() == done
@@ -313,7 +317,7 @@ def test_without_a_store() -> None:
 
 
 def stored(id: str, owner: str = "o", text: str = "", **fields: Any) -> StoredResponse:
-    item = {"type": "message", "wide": 123456789012345678901234567890, "text": text + "\ud800"}
+    item = load(f'{{"type": "message", "wide": 123456789012345678901234567890, "small": 1.50, "text": "{text}"}}')
     return StoredResponse(id, owner, [item], {"id": id, "status": "completed", "output": []}, **fields)
 
 
@@ -323,7 +327,9 @@ def test_store(kind: str, tmp_path: Path) -> None:
         store = new_store(kind, tmp_path, ttl=100)
         one = stored("1")
         await store.put(one)
-        assert await store.get("1", "o") == one
+        found = await store.get("1", "o")
+        assert found is not None and dump(found.input) == dump(one.input) and found.response == one.response
+        assert b'"wide":123456789012345678901234567890,"small":1.50' in dump(found.input)
         assert await store.get("1", "other") is None and not await store.delete("1", "other")
         await store.append("1", "o", [b"a", b"b"])
         await store.append("1", "other", [b"x"])

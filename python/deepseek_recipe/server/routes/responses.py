@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from array import array
 from typing import Any, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..._native import InferenceChunk
+from ...recipe import Encoded, Reply
 from .. import background
 from ..errors import ApiError
 from ..gateway import Call, Gateway
 from ..generation import Generation
 from ..history import History
+from ..jsontext import dump, load
 from ..responders import json_response, respond
-from ..sse import dump, edit
+from ..sse import edit
 from ..store import ResponseStore, StoredResponse
 
 _ECHOED = ("metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "max_tool_calls")
@@ -35,11 +37,13 @@ async def create(request: Request) -> Response:
     on_finish = None if wants.background else keep
     generations = gateway.generations(encoded, call, edit=wants.edit, on_finish=on_finish)
     if wants.background and wants.store is not None:
-        queued = background.with_status(wants.stored(generations[0]), "queued")
+        queued = background.with_status(wants.stored(generations[0], _begun(encoded, generations[0])), "queued")
         return await background.start(gateway, wants.store, call, generations[0], queued, wants.stored, encoded.stream)
-    return await respond(
-        request, gateway, call, encoded, generations, lambda: dump(wants.echo(generations[0].reply.response()))
-    )
+
+    def whole() -> bytes:
+        return dump(wants.echo(load(generations[0].reply.response_json())))
+
+    return await respond(request, gateway, call, encoded, generations, whole)
 
 
 async def count_tokens(request: Request) -> Response:
@@ -59,10 +63,8 @@ async def get(request: Request) -> Response:
         return json_response(dump(stored.response))
     if not stored.background:
         raise ApiError(400, "Only background responses can be streamed again.", param="stream")
-    after = request.query_params.get("starting_after", "-1")
-    if not after.removeprefix("-").isdecimal():
-        raise ApiError(400, "Invalid 'starting_after': expected a sequence number", param="starting_after")
-    return background.Follow(store, stored, int(after) + 1, gateway.settings)
+    start = 0 if "starting_after" not in request.query_params else _number(request, "starting_after", 0, 10**9) + 1
+    return background.Follow(store, stored, start, gateway.settings)
 
 
 async def delete(request: Request) -> Response:
@@ -89,9 +91,7 @@ async def input_items(request: Request) -> Response:
     store, stored = await _find(request, gateway)
     items = [*await History(store, stored.owner).before(stored.previous_id), *stored.input]
     query = request.query_params
-    limit = query.get("limit", "20")
-    if not limit.isdecimal() or not 1 <= int(limit) <= 100:
-        raise ApiError(400, "Invalid 'limit': expected a number from 1 to 100", param="limit")
+    limit = _number(request, "limit", 1, 100) if "limit" in query else 20
     if query.get("order", "desc") not in ("asc", "desc"):
         raise ApiError(400, "Invalid 'order': expected 'asc' or 'desc'", param="order")
     if query.get("order", "desc") == "desc":
@@ -101,11 +101,18 @@ async def input_items(request: Request) -> Response:
         if not places:
             raise ApiError(400, f"Item with id '{after[:200]}' not found.", param="after")
         items = items[places[0] + 1 :]
-    page = items[: int(limit)]
+    page = items[:limit]
     ids = (
         {"first_id": page[0].get("id"), "last_id": page[-1].get("id")} if page else {"first_id": None, "last_id": None}
     )
     return json_response(dump({"object": "list", "data": page, **ids, "has_more": len(items) > len(page)}))
+
+
+def _begun(encoded: Encoded, generation: Generation) -> Reply:
+    """A reply that has said its settings and nothing else."""
+    reply = encoded.reply(id=generation.reply.id)
+    reply.push(InferenceChunk.ready())
+    return reply
 
 
 class _Wants:
@@ -135,7 +142,7 @@ class _Wants:
         """The request with its history in it, and without what was dealt with here."""
         if self._history is None or not (self.previous_id or self.background or b"item_reference" in self._call.body):
             return self._call.body
-        request = self._parsed()
+        request = self._call.parsed()
         request.pop("background", None)
         before: list[dict[str, Any]] = []
         if self.previous_id is not None:
@@ -169,10 +176,10 @@ class _Wants:
             response["usage"]["input_tokens_details"].setdefault("cache_write_tokens", 0)
         return response
 
-    def stored(self, generation: Generation) -> StoredResponse:
-        """What is kept of a response, as it is now."""
-        response = generation.reply.response()
-        items = _items(self._parsed().get("input")) or []
+    def stored(self, generation: Generation, reply: Reply | None = None) -> StoredResponse:
+        """What is kept of a response, as it is now in the generation's reply or in another one."""
+        response: dict[str, Any] = load((reply or generation.reply).response_json())
+        items = _items(self._call.parsed().get("input")) or []
         for number, item in enumerate(items):
             item.setdefault("type", "message")
             item.setdefault("id", f"item_{response['id']}_{number}")
@@ -186,10 +193,6 @@ class _Wants:
             prompt_ids=bytes(array("I", generation.request.prompt_token_ids)),
             output_ids=generation.output_ids.tobytes(),
         )
-
-    def _parsed(self) -> dict[str, Any]:
-        # Not `call.fields`: integers keep their digits here.
-        return json.loads(self._call.body)
 
 
 def _items(given: Any) -> list[dict[str, Any]] | None:
@@ -213,6 +216,13 @@ def _check_metadata(metadata: Any) -> None:
     if len(pairs) > 16 or not fits:
         message = "Invalid 'metadata': at most 16 strings of at most 512 characters, with names of at most 64"
         raise ApiError(400, message, param="metadata")
+
+
+def _number(request: Request, name: str, low: int, high: int) -> int:
+    text = request.query_params[name]
+    if len(text) > 10 or not text.isdecimal() or not low <= int(text) <= high:
+        raise ApiError(400, f"Invalid '{name}': expected a number from {low} to {high}", param=name)
+    return int(text)
 
 
 async def _find(request: Request, gateway: Gateway) -> tuple[ResponseStore, StoredResponse]:
