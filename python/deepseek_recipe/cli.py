@@ -19,9 +19,16 @@ from ._native import (
     OutputParser,
     __version__,
 )
+from .adapters import EngineUnavailable
+from .adapters.select import EXAMPLES
 from .recipe import Chunk, Encoded, ProtocolName, encode, stream_parse
 
 _PROTOCOLS: tuple[ProtocolName, ...] = ("chat_completions", "messages", "responses")
+
+_MODELS = {
+    "DeepSeek-V4.1-Flash": ModelVersion.DeepseekV41Flash,
+    "DeepSeek-V4-Pro": ModelVersion.DeepseekV4Pro,
+}
 
 # Escape sequences of terminals.
 _SPECIAL, _EVENT, _TITLE, _DIM = "36", "32", "1", "2"
@@ -76,9 +83,54 @@ def _parser() -> argparse.ArgumentParser:
     form.add_argument("--response", action="store_true", help="print the complete response")
     command.set_defaults(run=_parse)
 
+    _add_serve(commands.add_parser("serve", help="the three protocols over HTTP, in front of an engine"))
+
     command = commands.add_parser("demo", help="an agent's request and an output, played token by token")
     command.set_defaults(run=_demo)
     return parser
+
+
+def _add_serve(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--engine", default="replay", help=f"one of: {EXAMPLES}; replay needs no model (default)")
+    command.add_argument("--engine-model", metavar="NAME", help="what the engine calls its model, if it has several")
+    command.add_argument("--model", choices=sorted(_MODELS), default="DeepSeek-V4.1-Flash", help="what the engine runs")
+    command.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
+    command.add_argument("--port", type=int, default=8000, help="default: %(default)s; 0 takes a free one")
+    command.add_argument("--reuse-port", action="store_true", help="share the port with other processes")
+    command.add_argument(
+        "--api-key",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="a key that is served; can be given again. Also one a line in the file that --api-key-file names",
+    )
+    command.add_argument("--api-key-file", metavar="FILE")
+    command.add_argument(
+        "--seal-key-file",
+        metavar="FILE",
+        help="keys that seal reasoning, 64 hexadecimal digits a line, the newest first",
+    )
+    command.add_argument(
+        "--store", default="memory", metavar="STORE", help="of responses: memory (default), sqlite:FILE or none"
+    )
+    command.add_argument("--pace", type=float, default=0.02, help="the replay engine's seconds between two tokens")
+    command.add_argument("--record", metavar="FILE", help="append the engine's outputs, for replay:FILE")
+    command.add_argument("--max-running", type=int, default=512, help="requests at the engine (default: %(default)s)")
+    command.add_argument("--max-waiting", type=int, default=1024, help="requests that wait (default: %(default)s)")
+    command.add_argument("--drain-timeout", type=float, default=30.0, help="seconds for running requests at the end")
+    command.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    command.set_defaults(run=_serve)
+
+
+def _serve(options: argparse.Namespace) -> None:
+    try:
+        from .server.run import run
+    except ImportError as error:
+        raise _Refused(f"serve needs: pip install 'deepseek-recipe[server]' ({error})") from error
+    try:
+        run(options, _MODELS[options.model])
+    except (OSError, ValueError, EngineUnavailable) as error:
+        raise _Refused(str(error)) from error
 
 
 def _encode(options: argparse.Namespace) -> None:

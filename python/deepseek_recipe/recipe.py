@@ -208,18 +208,25 @@ class Encoded:
         """The output limit in tokens for a context of this size. Raises `ConversionError` if the prompt is too long."""
         return self.request.resolve_max_tokens(len(self.token_ids), context_limit)
 
-    def reply(self, *, id: str | None = None, model: str | None = None) -> Reply:
-        """A reply to this request. `id` is made up where it is not given; `model` is the requested name."""
-        return Reply(self, id or _ID_PREFIX[self.protocol] + uuid.uuid4().hex, self.model if model is None else model)
+    def reply(self, *, id: str | None = None, model: str | None = None, index: int = 0) -> Reply:
+        """A reply to this request. `id` is made up where it is not given; `model` is the requested name.
+
+        Each of several choices (`inference_options.n`) has a reply of its own, with the same id: `index` is its number.
+        """
+        id = id or _ID_PREFIX[self.protocol] + uuid.uuid4().hex
+        return Reply(self, id, self.model if model is None else model, index)
 
 
 class Reply:
     """The reply in the request's own protocol: engine output in, protocol chunks out."""
 
-    def __init__(self, encoded: Encoded, id: str, model: str):
+    def __init__(self, encoded: Encoded, id: str, model: str, index: int = 0):
         self.id: str = id
         self.model: str = model
-        generator = _REQUESTS[encoded.protocol].chunk_generator(encoded.request, id, model)
+        if encoded.protocol == "chat_completions":
+            generator = ChatCompletionRequest.chunk_generator(encoded.request, id, model, index=index)
+        else:
+            generator = _REQUESTS[encoded.protocol].chunk_generator(encoded.request, id, model)
         self._stream = ReplyStream(generator, encoded.parsing_options, encoded.tokenizer, id, model)
 
     def save(self) -> bytes:
@@ -276,7 +283,11 @@ class Reply:
 
     def response(self) -> dict[str, Any]:
         """The complete response, or what there is of it so far."""
-        return json.loads(self._stream.response_json())
+        return json.loads(self.response_json())
+
+    def response_json(self) -> str:
+        """As `response`, as JSON text."""
+        return self._stream.response_json()
 
     @property
     def stop_sequence(self) -> str | None:

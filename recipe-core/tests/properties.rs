@@ -18,6 +18,7 @@ use recipe_core::conversation::{Content, Conversation, Message, ToolCall, ToolDe
 use recipe_core::json::Value;
 use recipe_core::options::{ModelVersion, ParsingOptions, ThinkingInitialStage};
 use recipe_core::prompt::render;
+use recipe_core::save::{load, save, Needs};
 use recipe_core::special::{SpecialToken, SpecialTokens};
 use recipe_core::stream::{Events, FinishReason, InferenceChunk, InferenceFinishReason, OutputTools, StreamProcessor};
 use recipe_core::tokenizer::{Token, Tokenizer};

@@ -1,0 +1,139 @@
+"""One answer: what an engine gives becomes the bytes of a reply. Knows no connection and no other answer."""
+
+from __future__ import annotations
+
+import logging
+import time
+from array import array
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import TypeAlias
+
+from .._native import InferenceChunk, PromptUsage
+from ..adapters import Capabilities, EngineAdapter, GenerateRequest, RequestError, TokenDelta
+from ..recipe import Reply
+from .constraint import generate
+
+_log = logging.getLogger("deepseek_recipe.server")
+
+_VOCABULARY = 129_280
+"""Ids of both built-in vocabularies are below it."""
+
+Edit: TypeAlias = Callable[["Generation", bytes], bytes]
+"""Changes the first and the last bytes of a stream: what the protocol says around an answer, not in it."""
+
+
+class Generation:
+    """A request at an engine and the reply that it makes.
+
+    `edit` changes the stream's first and last bytes. `on_finish` runs before the last bytes are given out, so that what
+    they announce is true; it is not called where the output failed.
+    """
+
+    def __init__(
+        self,
+        engine: EngineAdapter,
+        capabilities: Capabilities,
+        request: GenerateRequest,
+        reply: Reply,
+        *,
+        edit: Edit | None = None,
+        on_finish: Callable[[Generation], Awaitable[None]] | None = None,
+    ):
+        self._engine = engine
+        self._capabilities = capabilities
+        self._vocabulary = capabilities.vocab_size or _VOCABULARY
+        self._edit = edit
+        self._on_finish = on_finish
+        self.request: GenerateRequest = request
+        self.reply: Reply = reply
+        self.opened: bool = False
+        """Whether the stream's first bytes have been made: from then on a failure is part of the stream."""
+        self.failure: RequestError | None = None
+        self.finish_reason: str | None = None
+        self.output_ids: array[int] = array("I")
+        """What the engine has given."""
+        self.cached_tokens: int = 0
+        self.first_at: float | None = None
+        """When the first ids came, by `time.monotonic`."""
+        self.last_at: float = time.monotonic()
+        """When the engine was last heard of."""
+
+    async def events(self) -> AsyncGenerator[bytes, None]:
+        """The stream. Raises `RequestError` where the engine fails before the first bytes; later it is an event."""
+        try:
+            async for sent in self._events():
+                yield sent
+        except RequestError as error:
+            if not self.opened:
+                raise
+            yield self.fail(error)
+
+    async def _events(self) -> AsyncGenerator[bytes, None]:
+        deltas = generate(self._engine, self._capabilities, self.request)
+        try:
+            async for delta in deltas:
+                self.last_at = time.monotonic()
+                sent = self._push(delta)
+                if self.reply.finished:
+                    if self._on_finish is not None:
+                        await self._on_finish(self)
+                    yield self._edited(sent)
+                    return
+                if sent:
+                    yield sent
+            raise RequestError("engine_dead", "the engine's output ended without a finish reason")
+        except RequestError:
+            raise
+        except Exception as error:
+            _log.exception("the adapter failed", extra={"request_id": self.request.request_id})
+            raise RequestError("engine_dead", "the engine failed") from error
+        finally:
+            await deltas.aclose()
+
+    def _push(self, delta: TokenDelta) -> bytes:
+        ids, reply = delta.token_ids, self.reply
+        sent = b""
+        if not self.opened and (ids or delta.finish_reason is not None):
+            sent = self._open(delta)
+        if ids:
+            self._check(delta)
+            self.output_ids.extend(ids)
+            sent += reply.push_sse(InferenceChunk.tokens(ids, delta.logprobs))
+        if reply.finished:
+            self.finish_reason = "stop"
+            return sent + reply.finish_sse()
+        reason = delta.finish_reason
+        if reason is None:
+            return sent
+        if reason == "abort":
+            raise RequestError("engine_dead", "the engine aborted the request")
+        self.finish_reason = reason
+        return sent + reply.finish_sse(reason)
+
+    def _open(self, delta: TokenDelta) -> bytes:
+        prompt_tokens = len(self.request.prompt_token_ids)
+        if delta.usage is not None:
+            self.cached_tokens = min(delta.usage.cached_prompt, prompt_tokens)
+        self.opened = True
+        self.first_at = self.last_at
+        usage = PromptUsage(prompt_tokens=prompt_tokens, prompt_cache_hit_tokens=self.cached_tokens)
+        return self._edited(self.reply.push_sse(InferenceChunk.ready(prompt_usage=usage)))
+
+    def _check(self, delta: TokenDelta) -> None:
+        ids, logprobs = delta.token_ids, delta.logprobs
+        if min(ids) < 0 or max(ids) >= self._vocabulary:
+            raise RequestError("engine_dead", "the engine gave an id that is not in the vocabulary")
+        if logprobs is not None and len(logprobs) != len(ids):
+            raise RequestError("engine_dead", "the engine's log probabilities are not one an id")
+
+    def fail(self, error: RequestError) -> bytes:
+        """Ends an opened stream as failed and returns its last bytes."""
+        if self.reply.finished:
+            return b""
+        self.failure = error
+        code = "overloaded" if error.kind == "overloaded" else "server_error"
+        sent = self.reply.push_sse(InferenceChunk.error(error.message, code))
+        return self._edited(sent + self.reply.finish_sse(None))
+
+    def _edited(self, sent: bytes) -> bytes:
+        return sent if self._edit is None else self._edit(self, sent)
