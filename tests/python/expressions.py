@@ -97,7 +97,7 @@ def hello(module: Any) -> Any:
 
 def shown(options: object) -> dict[str, object]:
     """The fields that the reference has, too."""
-    further: tuple[str, ...] = ("segments",)
+    further: tuple[str, ...] = ("segments", "message_ranges")
     further += ("n", "parallel_tool_calls", "tool_pairing", "forced_tool_choice", "max_choices")
     further += ("messages_continuation", "unsupported", "reasoning_sealer")
     further += ("special_tokens", "model_versions_by_name")  # Asked for by themselves.
