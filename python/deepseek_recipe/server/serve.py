@@ -66,6 +66,8 @@ def bind(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000)
         listener.bind((host, port))
+        # Now, so that who reads the address can connect: what comes early waits.
+        listener.listen(2048)
     except OSError:
         listener.close()
         raise
