@@ -1,11 +1,22 @@
 #!/usr/bin/env bash
 # Runs every test: formatting, lints, types, Rust and Python. Needs cargo and Python 3.10 or later; makes .venv.
+# Where npm is, the clients in JavaScript run, too. With --agents, Claude Code, Codex and OpenCode run in the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 run() {
     printf '\n== %s\n' "$*"
     "$@"
 }
+
+agents=false
+case "${1:-}" in
+"") ;;
+--agents) agents=true ;;
+*)
+    echo "usage: scripts/test.sh [--agents]" >&2
+    exit 2
+    ;;
+esac
 
 python=.venv/bin/python
 [ -x "$python" ] || python3 -m venv .venv
@@ -20,4 +31,13 @@ run .venv/bin/maturin develop --locked --profile dev
 run .venv/bin/ruff format --check python tests scripts
 run .venv/bin/ruff check python tests scripts
 run .venv/bin/pyright
+if command -v npm >/dev/null; then
+    run npm ci --prefix tests/clients/node --no-audit --no-fund
+fi
 run "$python" -m pytest
+
+if $agents; then
+    run "$python" -m pip install --quiet --disable-pip-version-check -r tests/agents/requirements.txt
+    run npm ci --prefix tests/agents --no-audit --no-fund
+    run "$python" -m pytest tests/agents
+fi

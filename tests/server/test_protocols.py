@@ -248,3 +248,32 @@ def test_wide_integers_keep_their_digits() -> None:
             assert json.loads(reply.text)["tools"][0]["parameters"]["properties"]["at"]["enum"] == [wide]
 
     run(test())
+
+
+def test_prefix_caches_are_shared_by_key_and_user() -> None:
+    bodies: list[dict[str, Any]] = [
+        {},
+        {"user": "a"},
+        {"user": "b"},
+        {"user": "a" * 10_000},
+        {"metadata": {"user_id": "a"}},
+    ]
+
+    async def test() -> None:
+        engine = Scripted(THOUGHT, END)
+        async with serving(engine, api_keys=("one", "two")) as (client, _):
+            for key in ("one", "two", "one"):
+                for body in bodies:
+                    reply = await client.post(CHAT, json={**BODIES[CHAT], **body}, headers={"x-api-key": key})
+                    assert reply.status_code == 200
+            salts = [request.cache_salt for request in engine.requests]
+            one, two, again = salts[:5], salts[5:10], salts[10:]
+            assert one == again and not set(one) & set(two)
+            assert one[1] == one[4] and len(set(one)) == 4
+            assert all(salt is not None and len(salt) == 32 for salt in salts)
+        engine = Scripted(THOUGHT, END)
+        async with serving(engine) as (client, _):
+            await client.post(CHAT, json=BODIES[CHAT])
+            assert engine.requests[0].cache_salt is None
+
+    run(test())

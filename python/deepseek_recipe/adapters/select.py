@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .._native import ModelVersion
 from .base import EngineAdapter, EngineUnavailable
 from .replay import ReplayEngine
+
+if TYPE_CHECKING:
+    import httpx2
+
+_CONTEXT = 1_048_576
+"""The context of the models, where the engine does not say its own."""
 
 EXAMPLES = "replay, replay:OUTPUTS.jsonl, http://HOST:PORT, vllm+http://…, sglang+http://…, completions+http://…"
 """What can be said, for help texts."""
@@ -29,7 +37,54 @@ async def open_engine(
     if (transport or scheme) not in ("http", "https") or not rest.startswith("//"):
         raise ValueError(f"unknown engine {name!r}; expected one of: {EXAMPLES}")
     try:
-        from .http import connect
+        return await _connect(url, scheme if transport else None, version, model)
     except ImportError as error:
         raise EngineUnavailable("engines over HTTP need: pip install 'deepseek-recipe[server]'") from error
-    return await connect(url, kind=scheme if transport else None, version=version, model=model)
+
+
+async def _connect(url: str, kind: str | None, version: ModelVersion, model: str | None) -> EngineAdapter:
+    # Only engines over HTTP need an HTTP client.
+    from . import completions, http, sglang, vllm
+
+    client = http.client(url)
+    try:
+        kind = kind or await _kind(client)
+        model_id, max_model_len = await _model(client, model)
+        match kind:
+            case "vllm":
+                return await vllm.open_vllm(client, model_id, max_model_len)
+            case "sglang":
+                return await sglang.open_sglang(client, model_id, max_model_len)
+            case "completions":
+                return await completions.open_completions(client, model_id, max_model_len, version)
+            case _:
+                raise ValueError(f"unknown kind of engine {kind!r}; expected one of: {EXAMPLES}")
+    except BaseException:
+        await client.aclose()
+        raise
+
+
+async def _kind(client: httpx2.AsyncClient) -> str:
+    """What answers: vLLM if it takes ids at its own path (an empty request is refused there, not unknown)."""
+    from .http import get
+
+    if await get(client, "/model_info") or await get(client, "/get_model_info"):
+        return "sglang"
+    if (await client.post("/inference/v1/generate", json={}, timeout=10)).status_code in (400, 422):
+        return "vllm"
+    return "completions"
+
+
+async def _model(client: httpx2.AsyncClient, wanted: str | None) -> tuple[str, int]:
+    """The name and the context of the model. Raises `EngineUnavailable` where it is not there or not the only one."""
+    from .http import get
+
+    listed = (await get(client, "/v1/models") or {}).get("data")
+    models = {str(model["id"]): model for model in listed or () if "id" in model}
+    if wanted is None and len(models) == 1:
+        wanted = next(iter(models))
+    if wanted not in models:
+        known = ", ".join(models) or "none"
+        raise EngineUnavailable(f"say which model to use; the engine has: {known}")
+    max_model_len = models[wanted].get("max_model_len")
+    return wanted, max_model_len if isinstance(max_model_len, int) else _CONTEXT

@@ -81,7 +81,7 @@ def _routes(gateway: Gateway) -> list[Route]:
 
 
 def _dialect(path: str) -> Dialect:
-    return "anthropic" if "/messages" in path or path.startswith("/anthropic") else "openai"
+    return "anthropic" if path.startswith(("/v1/messages", "/anthropic/")) else "openai"
 
 
 def _api_error(request: Request, error: Exception) -> Response:

@@ -6,6 +6,7 @@ Routes read and write protocols; everything they have in common is asked from he
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -251,13 +252,18 @@ def _members(body: bytes) -> dict[str, Any]:
 
 
 def _cache_salt(call: Call) -> str | None:
-    """Who shares prefix caches: requests of one key and one user (`user_id`, `user`, `metadata.user_id`)."""
+    """Who shares prefix caches: requests of one key and one user (`user_id`, `user`, `metadata.user_id`).
+
+    A digest: users are named in any length, and an engine needs no names.
+    """
     fields, metadata = call.fields, call.fields.get("metadata")
     user = fields.get("user_id") or fields.get("user") or fields.get("safety_identifier")
     if not user and isinstance(metadata, dict):
         user = cast("dict[str, Any]", metadata).get("user_id")
-    parts = [part for part in (call.owner, user) if isinstance(part, str) and part]
-    return ":".join(parts) or None
+    user = user if isinstance(user, str) else ""
+    if not call.owner and not user:
+        return None
+    return hashlib.sha256(f"{call.owner}:{user}".encode("utf-8", "replace")).hexdigest()[:32]
 
 
 def _log_job(job: Job, call: Call, protocol: ProtocolName) -> None:

@@ -12,6 +12,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from .app import create_app
 from .gateway import Gateway
 
+_BACKLOG = 2048
+"""Connections that wait to be accepted."""
+
 _HEADER_TIMEOUT = 30.0
 """Seconds that a new connection gets until its first request's headers are there."""
 
@@ -32,7 +35,7 @@ class _Protocol(HttpToolsProtocol):
             self.transport.close()
 
 
-class _Server(uvicorn.Server):
+class Server(uvicorn.Server):
     """Ends gracefully: no new requests, time for the running ones, then an end in their protocol's form."""
 
     def __init__(self, config: uvicorn.Config, gateway: Gateway):
@@ -40,11 +43,16 @@ class _Server(uvicorn.Server):
         self._gateway = gateway
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        # Called between two instructions of whatever runs: the loop does the rest.
+        self._loop.call_soon_threadsafe(self.drain)
+        super().handle_exit(sig, frame)
+
+    def drain(self) -> None:
+        """Begins the end."""
+        self.should_exit = True
         if not self._gateway.draining:
             self._gateway.draining = True
-            loop, seconds = self._loop, self._gateway.settings.drain_timeout
-            loop.call_soon_threadsafe(lambda: loop.call_later(seconds, self._gateway.expire_all))
-        super().handle_exit(sig, frame)
+            self._loop.call_later(self._gateway.settings.drain_timeout, self._gateway.expire_all)
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -66,8 +74,7 @@ def bind(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
         if hasattr(socket, "TCP_USER_TIMEOUT"):
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000)
         listener.bind((host, port))
-        # Now, so that who reads the address can connect: what comes early waits.
-        listener.listen(2048)
+        listener.listen(_BACKLOG)
     except OSError:
         listener.close()
         raise
@@ -80,6 +87,11 @@ async def serve(gateway: Gateway, listener: socket.socket) -> None:
     Raises `EngineUnavailable` where the engine cannot be used.
     """
     await gateway.start()
+    await server(gateway).serve([listener])
+
+
+def server(gateway: Gateway) -> Server:
+    """What `serve` runs."""
     config = uvicorn.Config(
         create_app(gateway),
         http=_Protocol,
@@ -87,7 +99,7 @@ async def serve(gateway: Gateway, listener: socket.socket) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
-        backlog=2048,
+        backlog=_BACKLOG,
         timeout_graceful_shutdown=int(gateway.settings.drain_timeout) + 5,
     )
-    await _Server(config, gateway).serve([listener])
+    return Server(config, gateway)
