@@ -220,6 +220,7 @@ test("everything is reached by Tab in the order of the page, named, and shows it
 test("texts have contrast in light and in dark", async () => {
   for (const colorScheme of ["light", "dark"]) {
     const page = await open({ colorScheme });
+    await page.locator("#cut").fill("40");
     const poor = await page.evaluate(() => {
       const canvas = document.createElement("canvas").getContext("2d");
       const rgb = (colour) => {

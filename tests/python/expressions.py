@@ -127,11 +127,11 @@ def raised(error: Exception) -> object:
 
 
 def details(call: Callable[[], object]) -> dict[str, object]:
-    """What an exception carries."""
+    """What an exception carries, but for what the reference's does not."""
     try:
         call()
     except Exception as error:
-        return {"type": type(error).__name__, "args": error.args, **vars(error)}
+        return {"type": type(error).__name__, "args": error.args, **{k: v for k, v in vars(error).items() if k != "path"}}
     return {}
 
 

@@ -216,7 +216,10 @@ function drawCut() {
   const place = cut > tokens ? `all ${tokens} tokens, and the end` : `${cut} of ${tokens} tokens`;
   by("place").textContent = place;
   by("cut").setAttribute("aria-valuetext", place);
-  [...by("tokens").children].forEach((child, i) => child.classList.toggle("cut-off", i >= cut));
+  [...by("tokens").children].forEach((child, i) => {
+    child.classList.toggle("cut-off", i >= cut);
+    child.classList.toggle("here", i === cut);
+  });
   // Not scrollIntoView: that would move the page, too.
   const token = by("tokens").children[Math.min(cut, steps.length - 1)];
   if (token) by("tokens").scrollTop = token.offsetTop - by("tokens").clientHeight / 2;
