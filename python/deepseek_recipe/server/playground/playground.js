@@ -5,7 +5,7 @@ import { element, number, showDifference, showPrompt } from "./prompt.js";
 
 const STREAMS = ["events", "chat_completions", "messages", "responses"];
 const MODELS = ["DeepSeek-V4.1-Flash", "DeepSeek-V4-Pro"];
-const MOST_SHOWN = 400; // Entries of a stream in the page: the last ones.
+const MOST_SHOWN = 100; // Entries of a stream in the page: the last ones.
 const TYPING = 250; // Milliseconds without a key until the server is asked.
 const FRAME = 40; // Milliseconds a token while an output is replayed.
 
@@ -15,7 +15,9 @@ const field = (editor, name) => editor.querySelector(`[name=${name}]`);
 
 let prompts = []; // What the server said about the requests, one or two.
 let steps = []; // What it said about the output.
-let replaying = 0;
+let wantedCut = null; // In steps; `null`: the whole output.
+let drawnCut = 0;
+let replaying = 0; // The timer, if an output is being replayed.
 
 // --- state -----------------------------------------------------------------------------------------------------------
 
@@ -176,6 +178,7 @@ const updateOutput = latest(async (signal) => {
     steps = answer.steps;
     by("response").textContent = JSON.stringify(answer.response, null, 2);
     by("tokens").replaceChildren(...steps.map((step) => tokenElement(step)));
+    drawnCut = 0;
     by("cut").max = steps.length;
     setCut(wantedCut ?? steps.length);
   } catch (error) {
@@ -185,8 +188,6 @@ const updateOutput = latest(async (signal) => {
     showError(by("output-error"), by("output"), known ? null : error);
   }
 });
-
-let wantedCut = null; // In steps; `null`: the whole output.
 
 /** The output as the server takes it. A recording is a line with `ids` or `text`. */
 function output({ form, output: written }) {
@@ -200,8 +201,8 @@ function output({ form, output: written }) {
 }
 
 function tokenElement(step) {
-  if (step.id === undefined) return element("span", { class: "end" }, " end");
-  return element("span", { class: step.special ? "token special" : "token", title: `id ${step.id}` }, step.text);
+  if (step.id === undefined) return element("span", { class: "end cut-off" }, " end");
+  return element("span", { class: step.special ? "token special cut-off" : "token cut-off", title: `id ${step.id}` }, step.text);
 }
 
 function setCut(cut) {
@@ -216,32 +217,38 @@ function drawCut() {
   const place = cut > tokens ? `all ${tokens} tokens, and the end` : `${cut} of ${tokens} tokens`;
   by("place").textContent = place;
   by("cut").setAttribute("aria-valuetext", place);
-  [...by("tokens").children].forEach((child, i) => {
-    child.classList.toggle("cut-off", i >= cut);
-    child.classList.toggle("here", i === cut);
-  });
-  // Not scrollIntoView: that would move the page, too.
-  const token = by("tokens").children[Math.min(cut, steps.length - 1)];
-  if (token) by("tokens").scrollTop = token.offsetTop - by("tokens").clientHeight / 2;
-  const shown = steps.slice(0, cut);
-  for (const stream of STREAMS) drawStream(by(stream), stream, shown);
+  drawTokens(cut);
+  for (const stream of STREAMS) drawStream(by(stream), cut, (step) => (stream === "events" ? step.events : step.streams[stream]));
 }
 
-function drawStream(list, stream, shown) {
-  const entries = [];
-  shown.forEach((step, place) => {
-    for (const entry of stream === "events" ? step.events : step.streams[stream]) entries.push([place, entry]);
-  });
-  const last = entries.slice(-MOST_SHOWN);
-  list.replaceChildren(
-    ...(last.length < entries.length ? [element("li", { class: "note" }, `${entries.length - last.length} earlier`)] : []),
-    ...last.map(([place, entry]) => {
-      const at = element("span", { class: "at" }, steps[place].id === undefined ? "end" : String(place + 1));
+function drawTokens(cut) {
+  const tokens = by("tokens").children;
+  // Only those between the last cut and this one change.
+  for (let i = Math.min(drawnCut, cut); i <= Math.max(drawnCut, cut) && i < tokens.length; i++) {
+    tokens[i].classList.toggle("cut-off", i >= cut);
+    tokens[i].classList.toggle("here", i === cut);
+  }
+  drawnCut = cut;
+  // Not scrollIntoView: that would move the page, too.
+  const token = tokens[Math.min(cut, tokens.length - 1)];
+  if (token) by("tokens").scrollTop = token.offsetTop - by("tokens").clientHeight / 2;
+}
+
+/** Draws the newest entries that the steps before `cut` made. */
+function drawStream(list, cut, entriesOf) {
+  const drawn = [];
+  let place = cut - 1;
+  for (; place >= 0 && drawn.length < MOST_SHOWN; place--) {
+    const at = steps[place].id === undefined ? "end" : String(place + 1);
+    for (const entry of entriesOf(steps[place]).toReversed()) {
       const text = typeof entry === "string" ? entry : JSON.stringify(entry);
-      return element("li", { class: place === shown.length - 1 ? "newest" : "" }, at, element("code", {}, text));
-    }),
-  );
-  if (entries.length === 0) list.replaceChildren(element("li", { class: "note" }, "nothing yet"));
+      const attributes = { class: place === cut - 1 ? "newest" : "" };
+      drawn.push(element("li", attributes, element("span", { class: "at" }, at), element("code", {}, text)));
+    }
+  }
+  if (place >= 0) drawn.push(element("li", { class: "note" }, `Those of ${number(place + 1, "token")} before are not shown.`));
+  if (cut === 0 || drawn.length === 0) drawn.push(element("li", { class: "note" }, "nothing yet"));
+  list.replaceChildren(...drawn.reverse());
   list.scrollTop = list.scrollHeight;
 }
 
