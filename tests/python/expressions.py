@@ -131,7 +131,11 @@ def details(call: Callable[[], object]) -> dict[str, object]:
     try:
         call()
     except Exception as error:
-        return {"type": type(error).__name__, "args": error.args, **{k: v for k, v in vars(error).items() if k != "path"}}
+        return {
+            "type": type(error).__name__,
+            "args": error.args,
+            **{k: v for k, v in vars(error).items() if k != "path"},
+        }
     return {}
 
 

@@ -42,8 +42,9 @@ _HEADERS = {
 }
 _MODELS = {"DeepSeek-V4-Pro": ModelVersion.DeepseekV4Pro, "DeepSeek-V4.1-Flash": ModelVersion.DeepseekV41Flash}
 
+_MAX_PROMPT = 200_000
 _MAX_OUTPUT = 20_000
-"""In tokens: each makes events and chunks of three protocols, all of which are sent."""
+"""In tokens, each of which is sent with what is known about it: of an output, chunks of three protocols."""
 
 _Result = TypeVar("_Result")
 
@@ -78,7 +79,13 @@ async def _prompt(request: Request) -> Response:
     """`POST /playground/prompt`: what a `request` (JSON text) becomes, for a `protocol` and a `model` if given."""
     gateway: Gateway = request.app.state.gateway
     call = await gateway.call(request)
-    return json_response(await _in_thread(lambda: dump(describe_prompt(_encoded(gateway, call)))))
+
+    def run() -> bytes:
+        encoded = _encoded(gateway, call)
+        _check_size("prompt", len(encoded.token_ids), _MAX_PROMPT)
+        return dump(describe_prompt(encoded))
+
+    return json_response(await _in_thread(run))
 
 
 async def _output(request: Request) -> Response:
@@ -131,9 +138,13 @@ def _ids(fields: Mapping[str, Any], tokenizer: Tokenizer) -> list[int]:
         raise ApiError(400, "expected either 'text' as a string or 'ids' as a list", param="text")
     if cut is not None and (not isinstance(cut, int) or isinstance(cut, bool) or cut < 0):
         raise ApiError(400, "expected 'cut' as a number of tokens or null", param="cut")
-    if len(output[:cut]) > _MAX_OUTPUT:
-        raise ApiError(400, f"the output has {len(output)} tokens; {_MAX_OUTPUT} can be shown", param="text")
+    _check_size("output", len(output[:cut]), _MAX_OUTPUT)
     return output[:cut]
+
+
+def _check_size(name: str, tokens: int, most: int) -> None:
+    if tokens > most:
+        raise ApiError(400, f"the {name} has {tokens} tokens; {most} can be shown")
 
 
 def _known(id: Any, place: int, tokenizer: Tokenizer) -> int:

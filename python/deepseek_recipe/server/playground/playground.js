@@ -19,6 +19,29 @@ let wantedCut = null; // In steps; `null`: the whole output.
 let drawnCut = 0;
 let replaying = 0; // The timer, if an output is being replayed.
 
+/** A function that runs `work` with a signal, which is aborted when it is called again. */
+function latest(work) {
+  let running = new AbortController();
+  return async () => {
+    running.abort();
+    running = new AbortController();
+    const { signal } = running;
+    try {
+      await work(signal);
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    }
+  };
+}
+
+function waiting(work) {
+  let timer = 0;
+  return () => {
+    clearTimeout(timer);
+    timer = setTimeout(work, TYPING);
+  };
+}
+
 // --- state -----------------------------------------------------------------------------------------------------------
 
 function readState() {
@@ -36,7 +59,7 @@ function readState() {
     output: by("output").value,
     form: by("form").value,
     finish: by("finish").value,
-    cut: Number(by("cut").value) === steps.length ? null : Number(by("cut").value),
+    cut: wantedCut,
   };
 }
 
@@ -74,10 +97,12 @@ async function unpacked(fragment) {
 
 let kept = ""; // The fragment that this page wrote last.
 
-async function keepState() {
-  kept = `#${await packed(readState())}`;
+const keepState = latest(async (signal) => {
+  const fragment = `#${await packed(readState())}`;
+  if (signal.aborted) return;
+  kept = fragment;
   history.replaceState(null, "", kept);
-}
+});
 
 // --- asking ----------------------------------------------------------------------------------------------------------
 
@@ -97,29 +122,6 @@ async function ask(path, body, signal) {
   if (reply.ok) return answer;
   const { message, param } = answer.error ?? { message: reply.statusText };
   throw new Error(`${reply.status}${param ? ` at ${param}` : ""}: ${message}`);
-}
-
-/** A function that runs `work` with a signal, which is aborted when it is called again. */
-function latest(work) {
-  let running = new AbortController();
-  return async () => {
-    running.abort();
-    running = new AbortController();
-    const { signal } = running;
-    try {
-      await work(signal);
-    } catch (error) {
-      if (!signal.aborted) throw error;
-    }
-  };
-}
-
-function waiting(work) {
-  let timer = 0;
-  return () => {
-    clearTimeout(timer);
-    timer = setTimeout(work, TYPING);
-  };
 }
 
 function showError(place, control, error) {
