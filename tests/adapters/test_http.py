@@ -147,7 +147,7 @@ def test_sglang_fields() -> None:
             "return_logprob": True,
             "top_logprobs_num": 2,
             "return_text_in_logprobs": False,
-            "extra_key": "salt",
+            "cache_salt": "salt",
         }
     ]
 

@@ -19,6 +19,6 @@ def test_examples_run() -> None:
 def test_the_first_two_shell_blocks_are_the_two_commands() -> None:
     page = README.read_text(encoding="utf-8")
     install, test = re.findall(r"^```sh\n(.*?)^```", page, re.DOTALL | re.MULTILINE)[:2]
-    assert install.endswith("deepseek-recipe demo\n") and "pip install ." in install
+    assert install.endswith("deepseek-recipe serve\n") and "pip install '.[server]'" in install
     assert test == "scripts/test.sh\n"
     assert (README.parent / "scripts/test.sh").exists()

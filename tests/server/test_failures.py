@@ -8,6 +8,7 @@ import pytest
 
 from deepseek_recipe.adapters import RequestError, TokenDelta
 from deepseek_recipe.adapters.replay import ReplayEngine
+from deepseek_recipe.server.job import Job
 from support import BODIES, CHAT, DIED, END, MESSAGES, RESPONSES, THOUGHT, Scripted, events, run, serving
 
 
@@ -319,6 +320,31 @@ def test_health() -> None:
             assert (await client.post(CHAT, json=BODIES[CHAT])).status_code == 503
         async with serving(Scripted()) as (client, _):
             assert (await client.get("/health")).json()["status"] == "dead"
+
+    run(test())
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_shutdown_before_the_first_byte(path: str) -> None:
+    async def test() -> None:
+        async with serving(Scripted(20.0), max_running=1) as (client, gateway):
+            asked = [asyncio.ensure_future(client.post(path, json=BODIES[path])) for _ in range(2)]
+            while gateway.slots.waiting != 1:
+                await asyncio.sleep(0.01)
+            gateway.expire_all()
+            for reply in await asyncio.gather(*asked):
+                assert reply.status_code == (529 if path == MESSAGES else 503)
+                assert message_of(path, reply.json()) == "the server is shutting down"
+
+    run(test())
+
+
+def test_job_that_is_cancelled_at_once() -> None:
+    async def test() -> None:
+        async with serving(Scripted(THOUGHT, END)) as (_, gateway):
+            job = Job([], gateway.slots, gateway.settings)
+            job.cancel()
+            assert await job.read() == b"" and job.done
 
     run(test())
 

@@ -1,6 +1,8 @@
 """Each route answers in its protocol's form."""
 
+import asyncio
 import json
+import re
 from typing import Any
 
 import pytest
@@ -246,6 +248,28 @@ def test_wide_integers_keep_their_digits() -> None:
         async with serving() as (client, _):
             reply = await client.post(RESPONSES, json={**BODIES[RESPONSES], "tools": [tool]})
             assert json.loads(reply.text)["tools"][0]["parameters"]["properties"]["at"]["enum"] == [wide]
+
+    run(test())
+
+
+def test_nothing_leaks_between_requests() -> None:
+    """The engine says each request's last message back."""
+
+    async def ask(client: Any, number: int) -> None:
+        path = list(BODIES)[number % 3]
+        said = f"message {number} of its own"
+        name = "input" if path == RESPONSES else "messages"
+        body = {**BODIES[path], name: [{"role": "user", "content": said}], "stream": number % 2 == 0}
+        text = (await client.post(path, json=body)).text
+        if body["stream"]:
+            deltas = [event.get("delta") or event.get("choices", [{}])[0].get("delta", {}) for event in events(text)]
+            parts = [delta if isinstance(delta, str) else delta.get("text") or delta.get("content") for delta in deltas]
+            text = "".join(part for part in parts if part)
+        assert re.findall(r"message (\d+) of its own", text) == [str(number)]
+
+    async def test() -> None:
+        async with serving(ReplayEngine(pace=0.001), max_running=20) as (client, _):
+            await asyncio.gather(*(ask(client, number) for number in range(60)))
 
     run(test())
 

@@ -1,28 +1,34 @@
-"""SGLang over HTTP: `/generate` with `input_ids` (fields as in SGLang 0.5.23)."""
+"""SGLang: over HTTP by `/generate` with `input_ids`, or in this process (fields as in SGLang 0.5.23)."""
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
 
 from .base import Capabilities, GenerateRequest, RequestError, TokenDelta, TokenLogprob, Usage
 from .http import HttpEngine, get, has_ids
+from .in_process import InProcess
 
 
 async def open_sglang(client: httpx2.AsyncClient, model: str, max_model_len: int) -> HttpEngine:
     """The engine behind a client that has been found to be SGLang."""
     info = await get(client, "/server_info") or await get(client, "/get_server_info") or {}
-    capabilities = Capabilities(
+    return HttpEngine(client, _Sglang(), _capabilities(str(info.get("version", "unknown")), model, max_model_len))
+
+
+def _capabilities(version: str, model: str, max_model_len: int) -> Capabilities:
+    return Capabilities(
         name="sglang",
-        version=str(info.get("version", "unknown")),
+        version=version,
         model_id=model,
         max_model_len=max_model_len,
         constraints=frozenset({"json_schema", "json_object", "regex"}),
         logprobs=20,
         sampling=frozenset({"top_k", "min_p", "repetition_penalty"}),
     )
-    return HttpEngine(client, _Sglang(), capabilities)
 
 
 class _Sglang:
@@ -58,7 +64,7 @@ class _Sglang:
         if sampling.logprobs is not None:
             body |= {"return_logprob": True, "top_logprobs_num": sampling.logprobs, "return_text_in_logprobs": False}
         if request.cache_salt is not None:
-            body["extra_key"] = request.cache_salt
+            body["cache_salt"] = request.cache_salt
         if request.priority:
             body["priority"] = request.priority
         return body
@@ -66,6 +72,45 @@ class _Sglang:
     def reader(self, request: GenerateRequest) -> _Reader:
         """Reads SGLang's messages."""
         return _Reader(request.sampling.logprobs)
+
+
+class SglangEngine(InProcess):
+    """SGLang's `Engine` in this process, in the event loop that it was started for."""
+
+    def __init__(self, engine: Any):
+        super().__init__()
+        self._engine = engine
+
+    async def capabilities(self) -> Capabilities:
+        """What the engine's configuration says."""
+        manager = self._engine.tokenizer_manager
+        version = str(getattr(importlib.import_module("sglang"), "__version__", "unknown"))
+        return _capabilities(version, str(manager.served_model_name), int(manager.model_config.context_len))
+
+    async def _start(self, request: GenerateRequest) -> AsyncIterator[TokenDelta]:
+        # The method has no argument for what only the HTTP server does.
+        fields = {name: value for name, value in _Sglang().body(request).items() if name != "return_text_in_logprobs"}
+        try:
+            messages = await self._engine.async_generate(**fields)
+        except ValueError as error:
+            raise RequestError("bad_param", str(error)[:300]) from error
+        reader = _Reader(request.sampling.logprobs)
+
+        async def deltas() -> AsyncIterator[TokenDelta]:
+            async for message in messages:
+                delta = reader.read(message)
+                if delta is not None:
+                    yield delta
+
+        return deltas()
+
+    async def _abort(self, request_id: str) -> None:
+        self._engine.tokenizer_manager.abort_request(rid=request_id)
+
+    async def aclose(self) -> None:
+        """Shuts the engine down."""
+        await super().aclose()
+        self._engine.shutdown()
 
 
 class _Reader:

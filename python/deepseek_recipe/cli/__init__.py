@@ -62,6 +62,7 @@ def _add_serve(command: argparse.ArgumentParser) -> None:
     command.add_argument("--max-running", type=int, default=512, help="requests at the engine (default: %(default)s)")
     command.add_argument("--max-waiting", type=int, default=1024, help="requests that wait (default: %(default)s)")
     command.add_argument("--drain-timeout", type=float, default=30.0, help="seconds for running requests at the end")
+    command.add_argument("--no-docs", action="store_true", help="serve neither /openapi.json nor /playground")
     command.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
     command.set_defaults(run=_serve)
 

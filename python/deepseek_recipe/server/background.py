@@ -9,7 +9,6 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -37,12 +36,12 @@ async def start(
     call: Call,
     generation: Generation,
     queued: StoredResponse,
-    stored: Callable[[dict[str, Any]], StoredResponse],
+    stored: Callable[[Generation], StoredResponse],
     stream: bool,
 ) -> Response:
     """Starts a response and replies at once: with the queued response, or with its stream.
 
-    `stored` makes what is kept from a response object.
+    `stored` makes what is kept of it.
     """
     job = gateway.run([generation], call, "responses", keep=True)
     gateway.background[queued.owner, queued.id] = job
@@ -65,7 +64,7 @@ async def cancel(gateway: Gateway, store: ResponseStore, stored: StoredResponse)
     cancel_job(gateway, stored)
     if stored.status not in ("queued", "in_progress"):
         return stored
-    cancelled = _with_status(stored, "cancelled")
+    cancelled = with_status(stored, "cancelled")
     await store.put(cancelled)
     return cancelled
 
@@ -78,16 +77,18 @@ class Follow(Response):
         self._store = store
         self._stored = stored
         self._start = start
-        self._keep_alive = settings.keep_alive
+        self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gone = asyncio.ensure_future(_disconnect(receive))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
-            sent_at = time.monotonic()
-            while not gone.done():
+            sent_at = came_at = time.monotonic()
+            # The process that makes the response may have died: no event comes for so long otherwise.
+            while not gone.done() and time.monotonic() - came_at < self._settings.first_token_timeout + _CHECK:
                 events = await self._store.events(self._stored.id, self._stored.owner, self._start)
-                if events or time.monotonic() - sent_at > self._keep_alive:
+                came_at = time.monotonic() if events else came_at
+                if events or time.monotonic() - sent_at > self._settings.keep_alive:
                     self._start += len(events)
                     sent_at = time.monotonic()
                     await send({"type": "http.response.body", "body": b"".join(events) or COMMENT, "more_body": True})
@@ -115,7 +116,7 @@ async def _record(
     store: ResponseStore,
     job: Job,
     queued: StoredResponse,
-    stored: Callable[[dict[str, Any]], StoredResponse],
+    stored: Callable[[Generation], StoredResponse],
 ) -> None:
     """Writes a job's state and events. The last state stands in the store before the last event does."""
     generation = job.generations[0]
@@ -131,10 +132,10 @@ async def _record(
             if job.cancelled:
                 return
             if generation.reply.finished:
-                await store.put(replace(stored(generation.reply.response()), created_at=queued.created_at))
+                await store.put(replace(stored(generation), created_at=queued.created_at))
             elif not running and generation.opened:
                 running = True
-                await store.put(_with_status(queued, "in_progress"))
+                await store.put(with_status(queued, "in_progress"))
             # Comments keep connections alive, and here is none.
             events = [event for event in split(sent) if not event.startswith(b":")]
             await store.append(queued.id, queued.owner, events)
@@ -149,7 +150,8 @@ async def _record(
         gateway.background.pop((queued.owner, queued.id), None)
 
 
-def _with_status(stored: StoredResponse, status: str) -> StoredResponse:
+def with_status(stored: StoredResponse, status: str) -> StoredResponse:
+    """The same response with another status."""
     return replace(stored, response={**stored.response, "status": status})
 
 

@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from .._native import ConversionError, ConversionOptions, ReasoningSealer
 from ..adapters import Capabilities, EngineAdapter, GenerateRequest, RequestError, SamplingSpec
-from ..recipe import Encoded, ProtocolName, Recipe
+from ..recipe import Encoded, Ids, ProtocolName, Recipe
 from .constraint import constraint_of
 from .errors import ApiError, of_refusal
 from .files import Files
@@ -112,7 +112,7 @@ class Gateway:
     def expire_all(self) -> None:
         """Ends all jobs as failed."""
         for job in list(self.jobs):
-            job.expire(RequestError("engine_dead", "the server is shutting down"))
+            job.expire(RequestError("overloaded", "the server is shutting down"))
 
     async def call(self, request: Request) -> Call:
         """Reads a request. Raises `ApiError` where it may not be served or is too large or too slow."""
@@ -151,12 +151,18 @@ class Gateway:
         except ClientDisconnect:
             raise ApiError(499, "The client closed the connection.") from None
 
-    async def encode(self, body: bytes | dict[str, Any], protocol: ProtocolName, call: Call) -> Encoded:
-        """A request's ids. Raises `ApiError`."""
+    async def encode(
+        self,
+        body: bytes | dict[str, Any],
+        protocol: ProtocolName,
+        call: Call,
+        previous: tuple[Ids, Ids] | None = None,
+    ) -> Encoded:
+        """A request's ids; `previous` as in `Recipe.encode`. Raises `ApiError`."""
         body = await self.files.resolve(body, call.fields, protocol, call.owner)
 
         def run() -> Encoded:
-            return self.recipe.encode(body, protocol=protocol)
+            return self.recipe.encode(body, protocol=protocol, previous=previous)
 
         try:
             encoded = run() if len(call.body) <= _INLINE else await asyncio.to_thread(run)
@@ -278,7 +284,7 @@ def _log_job(job: Job, call: Call, protocol: ProtocolName) -> None:
                 "owner": call.owner[:8],
                 "prompt_tokens": len(generation.request.prompt_token_ids),
                 "cached_tokens": generation.cached_tokens,
-                "completion_tokens": generation.completion_tokens,
+                "completion_tokens": len(generation.output_ids),
                 "end": how_ended(job, generation.finish_reason),
                 "first_token_s": None if first is None else round(first - job.started, 4),
             },

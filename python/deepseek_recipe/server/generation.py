@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from array import array
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TypeAlias
 
@@ -49,7 +50,8 @@ class Generation:
         """Whether the stream's first bytes have been made: from then on a failure is part of the stream."""
         self.failure: RequestError | None = None
         self.finish_reason: str | None = None
-        self.completion_tokens: int = 0
+        self.output_ids: array[int] = array("I")
+        """What the engine has given."""
         self.cached_tokens: int = 0
         self.first_at: float | None = None
         """When the first ids came, by `time.monotonic`."""
@@ -95,7 +97,7 @@ class Generation:
             sent = self._open(delta)
         if ids:
             self._check(delta)
-            self.completion_tokens += len(ids)
+            self.output_ids.extend(ids)
             sent += reply.push_sse(InferenceChunk.tokens(ids, delta.logprobs))
         if reply.finished:
             self.finish_reason = "stop"

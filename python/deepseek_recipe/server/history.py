@@ -22,15 +22,19 @@ class History:
         self._store = store
         self._owner = owner
 
-    async def continued(self, id: str) -> list[dict[str, Any]]:
-        """The items up to and with a response's output. Raises `ApiError` where it is not there or not finished."""
+    async def continued(self, id: str) -> tuple[list[dict[str, Any]], tuple[memoryview, memoryview] | None]:
+        """The items up to and with a response's output, and the ids of its prompt and output, where they are known.
+
+        Raises `ApiError` where it is not there or not finished.
+        """
         stored = await self._store.get(id, self._owner)
         if stored is None:
             raise _not_found(id)
         if stored.status not in ("completed", "incomplete"):
             message = f"Previous response with id '{id}' cannot be continued: its status is '{stored.status}'."
             raise ApiError(400, message, param="previous_response_id")
-        return await self.before(id)
+        ids = memoryview(stored.prompt_ids).cast("I"), memoryview(stored.output_ids).cast("I")
+        return await self.before(id), ids if stored.prompt_ids else None
 
     async def before(self, id: str | None) -> list[dict[str, Any]]:
         """The items up to and with a response's output; instructions are not among them."""

@@ -69,6 +69,8 @@ class Job:
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(self._period, self._tick)
         self.task: asyncio.Task[None] = loop.create_task(self._run())
+        # Not at the end of `_run`: a task that is cancelled before it starts never gets there.
+        self.task.add_done_callback(self._end)
 
     def cancel(self) -> None:
         """Ends the job: nobody wants it any more. The engine is told."""
@@ -119,7 +121,7 @@ class Job:
         except asyncio.CancelledError:
             # The job's own end: the task that awaits it goes on.
             if self._expired is not None:
-                self.error = _timeout(self._expired)
+                self.error = _of_expiry(self._expired)
         except Exception:
             _log.exception("a job failed")
             self.error = ApiError(500, "Internal server error")
@@ -127,11 +129,13 @@ class Job:
             for pump in self._pumps:
                 pump.cancel()
             await asyncio.gather(*self._pumps, return_exceptions=True)
-            self._timer.cancel()
-            self.done = True
-            self._wake.set()
-            if self._on_end is not None:
-                self._on_end(self)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        self._timer.cancel()
+        self.done = True
+        self._wake.set()
+        if self._on_end is not None:
+            self._on_end(self)
 
     async def _pump(self, generation: Generation) -> None:
         events = generation.events()
@@ -147,7 +151,7 @@ class Job:
             if self._expired is None:
                 raise
             if not generation.opened:
-                raise _timeout(self._expired) from None
+                raise _of_expiry(self._expired) from None
             self._put(generation.fail(self._expired))
         finally:
             await events.aclose()
@@ -178,5 +182,5 @@ class Job:
             self._put(self._ping if any(generation.opened for generation in self.generations) else COMMENT)
 
 
-def _timeout(error: RequestError) -> ApiError:
-    return ApiError(504, error.message, code="timeout")
+def _of_expiry(error: RequestError) -> ApiError:
+    return of_engine(error) if error.kind == "overloaded" else ApiError(504, error.message, code="timeout")

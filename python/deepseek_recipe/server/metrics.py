@@ -42,7 +42,7 @@ class Metrics:
         for generation in job.generations:
             if generation.first_at is not None:
                 self._first_token.observe(generation.first_at - job.started)
-            self._tokens.labels("completion").inc(generation.completion_tokens)
+            self._tokens.labels("completion").inc(len(generation.output_ids))
             self._ended.labels(how_ended(job, generation.finish_reason)).inc()
         first = job.generations[0]
         self._tokens.labels("prompt").inc(len(first.request.prompt_token_ids))

@@ -64,7 +64,11 @@ async def respond(
     """
     job = gateway.run(generations, call, encoded.protocol, keep=encoded.stream)
     if encoded.stream:
-        await job.first()
+        try:
+            await job.first()
+        except asyncio.CancelledError:
+            job.cancel()
+            raise
         return StreamResponse(job, lambda error: error.sse(encoded.protocol, call.id))
     await _whole(request, job)
     return json_response(body())

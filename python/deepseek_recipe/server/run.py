@@ -20,7 +20,6 @@ from .store import MemoryStore, ResponseStore, SqliteStore
 
 def run(options: argparse.Namespace, version: ModelVersion) -> None:
     """Serves until it is told to stop. Raises `OSError`, `ValueError` and `EngineUnavailable` with what is wrong."""
-    setup(options.log_level)
     store = _store(options.store)
     keys = [*options.api_key, *_keys(options.api_key_file)]
     settings = Settings(
@@ -29,6 +28,7 @@ def run(options: argparse.Namespace, version: ModelVersion) -> None:
         max_running=options.max_running,
         max_waiting=options.max_waiting,
         drain_timeout=options.drain_timeout,
+        expose_docs=not options.no_docs,
     )
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_run(options, version, settings, store))
@@ -43,6 +43,7 @@ async def _run(
             engine = _recorded(engine, options.record, files)
         listener = files.enter_context(bind(options.host, options.port, reuse_port=options.reuse_port))
         host = f"[{options.host}]" if ":" in options.host else options.host
+        setup(options.log_level)
         print(f"deepseek-recipe: http://{host}:{listener.getsockname()[1]} (engine: {options.engine})", flush=True)
         await serve(Gateway(engine, settings, store=store), listener)
 

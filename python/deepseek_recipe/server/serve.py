@@ -62,8 +62,10 @@ class Server(uvicorn.Server):
 def bind(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
     """A socket that listens there. With `reuse_port`, several processes share the port and its connections.
 
-    Raises `OSError`. A connection whose other end takes nothing for a minute is given up (`TCP_USER_TIMEOUT`).
+    Raises `OSError`, and `ValueError` where the system cannot share a port. A connection whose other end takes nothing for a minute is given up (`TCP_USER_TIMEOUT`).
     """
+    if reuse_port and not hasattr(socket, "SO_REUSEPORT"):
+        raise ValueError("this system cannot share a port")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family)
     try:

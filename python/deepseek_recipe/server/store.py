@@ -32,6 +32,9 @@ class StoredResponse:
     background: bool = False
     """Whether its stream is kept, too."""
     created_at: float = field(default_factory=time.time)
+    prompt_ids: bytes = b""
+    """The ids that the engine got, as native uint32, and those that it gave: the next prompt goes on from them."""
+    output_ids: bytes = b""
 
     @property
     def status(self) -> str:
@@ -88,6 +91,7 @@ class MemoryStore:
             self._size -= earlier.size
             events = earlier.events
         size = len(_dump(stored.input)) + len(_dump(stored.response)) + sum(map(len, events))
+        size += len(stored.prompt_ids) + len(stored.output_ids)
         self._kept[key] = _Kept(stored, size, events)
         self._grow(size)
 
@@ -156,7 +160,7 @@ def _dump(value: Any) -> bytes:
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS responses (
     owner TEXT, id TEXT, previous_id TEXT, background INTEGER, created_at REAL, input BLOB, response BLOB,
-    PRIMARY KEY (owner, id)
+    prompt_ids BLOB, output_ids BLOB, PRIMARY KEY (owner, id)
 );
 CREATE INDEX IF NOT EXISTS responses_created_at ON responses (created_at);
 CREATE TABLE IF NOT EXISTS events (owner TEXT, id TEXT, number INTEGER, event BLOB, PRIMARY KEY (owner, id, number));
@@ -185,7 +189,7 @@ class SqliteStore:
             )
             connection.execute("DELETE FROM responses WHERE created_at < ?", (oldest,))
             connection.execute(
-                "INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?, ?, ?, ?)",
+                "INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     stored.owner,
                     stored.id,
@@ -194,6 +198,8 @@ class SqliteStore:
                     stored.created_at,
                     _dump(stored.input),
                     _dump(stored.response),
+                    stored.prompt_ids,
+                    stored.output_ids,
                 ),
             )
 
@@ -204,15 +210,15 @@ class SqliteStore:
 
         def get(connection: sqlite3.Connection) -> StoredResponse | None:
             row = connection.execute(
-                "SELECT previous_id, background, created_at, input, response FROM responses"
+                "SELECT input, response, previous_id, background, created_at, prompt_ids, output_ids FROM responses"
                 " WHERE owner = ? AND id = ? AND created_at >= ?",
                 (owner, id, time.time() - self._ttl),
             ).fetchone()
             if row is None:
                 return None
-            previous_id, background, created_at, input, response = row
+            input, response, previous_id, background, *others = row
             return StoredResponse(
-                id, owner, json.loads(input), json.loads(response), previous_id, bool(background), created_at
+                id, owner, json.loads(input), json.loads(response), previous_id, bool(background), *others
             )
 
         return await self._run(get)
@@ -234,7 +240,7 @@ class SqliteStore:
             if exists is None:
                 return
             (count,) = connection.execute(
-                "SELECT COUNT(*) FROM events WHERE owner = ? AND id = ?", (owner, id)
+                "SELECT COALESCE(MAX(number) + 1, 0) FROM events WHERE owner = ? AND id = ?", (owner, id)
             ).fetchone()
             connection.executemany(
                 "INSERT INTO events VALUES (?, ?, ?, ?)",

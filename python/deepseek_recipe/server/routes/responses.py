@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from typing import Any, cast
 
 from starlette.requests import Request
@@ -25,16 +26,16 @@ async def create(request: Request) -> Response:
     gateway: Gateway = request.app.state.gateway
     call = await gateway.call(request)
     wants = _Wants(call, gateway.store)
-    encoded = await gateway.encode(await wants.body(), "responses", call)
+    encoded = await gateway.encode(await wants.body(), "responses", call, wants.previous_ids)
 
     async def keep(generation: Generation) -> None:
         if wants.store is not None:
-            await wants.store.put(wants.stored(generation.reply.response()))
+            await wants.store.put(wants.stored(generation))
 
     on_finish = None if wants.background else keep
     generations = gateway.generations(encoded, call, edit=wants.edit, on_finish=on_finish)
     if wants.background and wants.store is not None:
-        queued = wants.stored({**generations[0].reply.response(), "status": "queued"})
+        queued = background.with_status(wants.stored(generations[0]), "queued")
         return await background.start(gateway, wants.store, call, generations[0], queued, wants.stored, encoded.stream)
     return await respond(
         request, gateway, call, encoded, generations, lambda: dump(wants.echo(generations[0].reply.response()))
@@ -45,7 +46,8 @@ async def count_tokens(request: Request) -> Response:
     """`POST /v1/responses/input_tokens`"""
     gateway: Gateway = request.app.state.gateway
     call = await gateway.call(request)
-    encoded = await gateway.encode(await _Wants(call, gateway.store).body(), "responses", call)
+    wants = _Wants(call, gateway.store)
+    encoded = await gateway.encode(await wants.body(), "responses", call, wants.previous_ids)
     return json_response(dump({"object": "response.input_tokens", "input_tokens": len(encoded.token_ids)}))
 
 
@@ -57,10 +59,8 @@ async def get(request: Request) -> Response:
         return json_response(dump(stored.response))
     if not stored.background:
         raise ApiError(400, "Only background responses can be streamed again.", param="stream")
-    after = request.query_params.get("starting_after", "-1")
-    if not after.removeprefix("-").isdecimal():
-        raise ApiError(400, "Invalid 'starting_after': expected a sequence number", param="starting_after")
-    return background.Follow(store, stored, int(after) + 1, gateway.settings)
+    start = 0 if "starting_after" not in request.query_params else _number(request, "starting_after", 0, 10**9) + 1
+    return background.Follow(store, stored, start, gateway.settings)
 
 
 async def delete(request: Request) -> Response:
@@ -87,9 +87,7 @@ async def input_items(request: Request) -> Response:
     store, stored = await _find(request, gateway)
     items = [*await History(store, stored.owner).before(stored.previous_id), *stored.input]
     query = request.query_params
-    limit = query.get("limit", "20")
-    if not limit.isdecimal() or not 1 <= int(limit) <= 100:
-        raise ApiError(400, "Invalid 'limit': expected a number from 1 to 100", param="limit")
+    limit = _number(request, "limit", 1, 100) if "limit" in query else 20
     if query.get("order", "desc") not in ("asc", "desc"):
         raise ApiError(400, "Invalid 'order': expected 'asc' or 'desc'", param="order")
     if query.get("order", "desc") == "desc":
@@ -99,7 +97,7 @@ async def input_items(request: Request) -> Response:
         if not places:
             raise ApiError(400, f"Item with id '{after[:200]}' not found.", param="after")
         items = items[places[0] + 1 :]
-    page = items[: int(limit)]
+    page = items[:limit]
     ids = (
         {"first_id": page[0].get("id"), "last_id": page[-1].get("id")} if page else {"first_id": None, "last_id": None}
     )
@@ -117,6 +115,8 @@ class _Wants:
         if previous is not None and not isinstance(previous, str):
             raise ApiError(400, "Invalid 'previous_response_id': expected a string", param="previous_response_id")
         self.previous_id: str | None = previous
+        self.previous_ids: tuple[memoryview, memoryview] | None = None
+        """The ids that the history was made of, once `body` has been called."""
         self.background: bool = fields.get("background") is True and store is not None
         self.store: ResponseStore | None = None if fields.get("store") is False else store
         """Where the response is kept, if it is."""
@@ -135,7 +135,7 @@ class _Wants:
         request.pop("background", None)
         before: list[dict[str, Any]] = []
         if self.previous_id is not None:
-            before = await self._history.continued(self.previous_id)
+            before, self.previous_ids = await self._history.continued(self.previous_id)
             del request["previous_response_id"]
         items = _items(request.get("input"))
         if items is not None:
@@ -165,14 +165,22 @@ class _Wants:
             response["usage"]["input_tokens_details"].setdefault("cache_write_tokens", 0)
         return response
 
-    def stored(self, response: dict[str, Any]) -> StoredResponse:
-        """What is kept of a response."""
+    def stored(self, generation: Generation) -> StoredResponse:
+        """What is kept of a response, as it is now."""
+        response = generation.reply.response()
         items = _items(self._parsed().get("input")) or []
         for number, item in enumerate(items):
             item.setdefault("type", "message")
             item.setdefault("id", f"item_{response['id']}_{number}")
         return StoredResponse(
-            response["id"], self._call.owner, items, self.echo(response), self.previous_id, self.background
+            response["id"],
+            self._call.owner,
+            items,
+            self.echo(response),
+            self.previous_id,
+            self.background,
+            prompt_ids=bytes(array("I", generation.request.prompt_token_ids)),
+            output_ids=generation.output_ids.tobytes(),
         )
 
     def _parsed(self) -> dict[str, Any]:
@@ -201,6 +209,13 @@ def _check_metadata(metadata: Any) -> None:
     if len(pairs) > 16 or not fits:
         message = "Invalid 'metadata': at most 16 strings of at most 512 characters, with names of at most 64"
         raise ApiError(400, message, param="metadata")
+
+
+def _number(request: Request, name: str, low: int, high: int) -> int:
+    text = request.query_params[name]
+    if len(text) > 10 or not text.isdecimal() or not low <= int(text) <= high:
+        raise ApiError(400, f"Invalid '{name}': expected a number from {low} to {high}", param=name)
+    return int(text)
 
 
 async def _find(request: Request, gateway: Gateway) -> tuple[ResponseStore, StoredResponse]:
