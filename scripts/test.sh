@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs every test: formatting, lints, types, Rust, Python and the engine. Needs cargo and Python 3.11 or later; makes .venv.
-# Where npm is, the clients in JavaScript run, too. With --agents, Claude Code, Codex and OpenCode run in the end.
+# Where npm is, the clients in JavaScript run, too, and with Chromium the playground. With --agents, Claude Code, Codex
+# and OpenCode run in the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 run() {
@@ -35,6 +36,15 @@ if command -v npm >/dev/null; then
     run npm ci --prefix tests/clients/node --no-audit --no-fund
 fi
 run "$python" -m pytest
+
+export CHROMIUM=${CHROMIUM:-/usr/bin/chromium}
+if command -v npm >/dev/null && [ -x "$CHROMIUM" ]; then
+    run npm ci --prefix tests/playground --no-audit --no-fund
+    run npm test --prefix tests/playground
+else
+    printf '\n== SKIPPED: the playground in a browser. It needs npm and Chromium: apt-get install chromium, or %s\n' \
+        'CHROMIUM=/path/to/chromium'
+fi
 
 # The engine comes last: nothing above needs torch. Where pip finds no build for CPUs alone, this downloads 2.7 GB.
 run "$python" -m pip install --quiet --disable-pip-version-check './engine[test]'

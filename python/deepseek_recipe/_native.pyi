@@ -26,14 +26,16 @@ _Detail: TypeAlias = Literal["low", "high", "original", "auto"]
 class ConversionError(Exception):
     """A request that is well formed, but cannot be served.
 
-    Errors that conversion raises carry both attributes; `args` is the message alone. A body that is no request at all
-    raises `ValueError` instead, with the same two attributes and status 400.
+    Errors that conversion raises carry all attributes; `args` is the message alone. A body that is no request at all
+    raises `ValueError` instead, with the same attributes and status 400.
     """
 
     status_code: int
     """The HTTP status of the reply, 400."""
     body: str
     """The error body of the reply: compact JSON text."""
+    path: str | None
+    """Where in the request the fault is, for example `messages[0].content`, if it is in one place."""
 
 @final
 class ModelVersion:
@@ -724,6 +726,14 @@ class RenderedPrompt:
         """The ranges of the special tokens as half-open pairs of `str` indices, ascending and disjoint.
 
         Everything else is plain text, whatever it spells. An image placeholder is special, too.
+        """
+
+    @property
+    def message_ranges(self) -> list[tuple[int, int, int | None]]:
+        """What made each part of the prompt: `str` indices of start and end, and a message's place in the conversation.
+
+        `None` is the template: declarations, effort, the opening of the answer. The ranges add up to the prompt, and
+        none is empty. A plain segment may hold several: its text is encoded as one.
         """
 
     @property

@@ -11,7 +11,7 @@ from array import array
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from operator import index
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, overload
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, get_args, overload
 
 from ._native import (
     ChatCompletionChunk,
@@ -52,6 +52,8 @@ Chunk: TypeAlias = "ChatCompletionChunk | MessagesStreamEvent | ResponsesStreamE
 """What a reply is made of, in the request's protocol."""
 
 ProtocolName: TypeAlias = Literal["chat_completions", "messages", "responses"]
+
+PROTOCOLS: tuple[ProtocolName, ...] = get_args(ProtocolName)
 
 FinishReason: TypeAlias = Literal["stop", "length", "content_filter"]
 
@@ -167,6 +169,11 @@ class Encoded:
         return [Segment(kind, text) for kind, text in self._rendered.segments]
 
     @property
+    def message_ranges(self) -> list[tuple[int, int, int | None]]:
+        """What made a part of `prompt`: start, end, and a place in `conversation.messages`, `None` for the template."""
+        return self._rendered.message_ranges
+
+    @property
     def image_sources(self) -> list[ImageSource]:
         """The images in prompt order."""
         return self._rendered.image_sources
@@ -274,11 +281,11 @@ class Reply:
         """Ends the output and returns the last chunks, none if it had ended already. `None`: the engine failed."""
         if self.finished or reason is None:
             return self._stream.finish()
-        return self._stream.push(_finish(reason))
+        return self._stream.push(finish_chunk(reason))
 
     def finish_sse(self, reason: FinishReason | None = "stop") -> bytes:
         """As `finish`, as server-sent events, with the end of the stream behind them; `b""` the second time."""
-        sent = b"" if self.finished or reason is None else self._stream.push_sse(_finish(reason))
+        sent = b"" if self.finished or reason is None else self._stream.push_sse(finish_chunk(reason))
         return sent + self._stream.finish_sse()
 
     def response(self) -> dict[str, Any]:
@@ -327,6 +334,10 @@ class Recipe:
             model = known[model]
         self._version = model
         self._tokenizer = tokenizer
+
+    def with_model(self, model: ModelVersion) -> Recipe:
+        """The same, with every model name taken as this one."""
+        return Recipe(model=model, tokenizer=self._tokenizer, options=self._options)
 
     def encode(
         self, request: Body, *, protocol: ProtocolName | None = None, previous: tuple[Ids, Ids] | None = None
@@ -378,7 +389,7 @@ class Recipe:
         ends, the output has ended for `finish_reason` (`None`: it failed); an exception of it becomes an `Error` event.
         """
         parser = self._parser(prompt)
-        last = None if finish_reason is None else _finish(finish_reason)
+        last = None if finish_reason is None else finish_chunk(finish_reason)
         if isinstance(tokens, AsyncIterable):
             return _parse_async(parser, tokens, last)
         return _parse(parser, tokens, last)
@@ -465,7 +476,8 @@ def _chunk(piece: Piece) -> InferenceChunk:
     raise TypeError(f"expected an id, a list of ids, text or an InferenceChunk, not {piece!r}")
 
 
-def _finish(reason: FinishReason) -> InferenceChunk:
+def finish_chunk(reason: FinishReason) -> InferenceChunk:
+    """What an engine gives at the end of an output. Raises `ValueError` for another reason."""
     if reason not in _FINISH:
         raise ValueError(f"invalid finish_reason {reason!r}; expected {', '.join(map(repr, _FINISH))}, or None")
     return InferenceChunk.finish(_FINISH[reason])

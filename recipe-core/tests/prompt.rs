@@ -302,4 +302,32 @@ proptest! {
             prop_assert_eq!(spelled.segments().map(|segment| spelling(&segment)).collect::<String>(), spelled.prompt());
         }
     }
+
+    /// A mark in a message's text stands in a range of that message, and the ranges are the whole prompt.
+    #[test]
+    fn ranges_name_the_message_that_made_them(plan in plan()) {
+        let mut conversation = build(&plan, true);
+        let marks: Vec<String> = (0..conversation.messages.len()).map(|i| format!("[mark {i}]")).collect();
+        for (message, mark) in conversation.messages.iter_mut().zip(&marks) {
+            match message {
+                Message::System { content, .. } | Message::User { content } | Message::Tool { content, .. } => {
+                    *content = Content::from(mark.clone());
+                }
+                Message::Assistant { content, .. } | Message::LatestReminder { content } => content.clone_from(mark),
+            }
+        }
+        for (_, version) in VERSIONS {
+            let rendered = render(&conversation, version, &SpecialTokens::default());
+            let prompt = rendered.prompt();
+            let ranges: Vec<_> = rendered.message_ranges().collect();
+            prop_assert!(ranges.iter().all(|(range, _)| !range.is_empty()));
+            prop_assert!(ranges.windows(2).all(|pair| pair[0].1 != pair[1].1));
+            prop_assert_eq!(ranges.iter().map(|(range, _)| &prompt[range.clone()]).collect::<String>(), prompt);
+            for (i, mark) in marks.iter().enumerate() {
+                let holder = ranges.iter().find(|(range, _)| prompt[range.clone()].contains(mark.as_str()));
+                let dropped = holder.is_none() && matches!(conversation.messages[i], Message::LatestReminder { .. });
+                prop_assert!(dropped || holder.is_some_and(|(_, message)| *message == Some(i)), "{mark} in {prompt}");
+            }
+        }
+    }
 }

@@ -97,7 +97,7 @@ def hello(module: Any) -> Any:
 
 def shown(options: object) -> dict[str, object]:
     """The fields that the reference has, too."""
-    further: tuple[str, ...] = ("segments",)
+    further: tuple[str, ...] = ("segments", "message_ranges")
     further += ("n", "parallel_tool_calls", "tool_pairing", "forced_tool_choice", "max_choices")
     further += ("messages_continuation", "unsupported", "reasoning_sealer")
     further += ("special_tokens", "model_versions_by_name")  # Asked for by themselves.
@@ -127,11 +127,15 @@ def raised(error: Exception) -> object:
 
 
 def details(call: Callable[[], object]) -> dict[str, object]:
-    """What an exception carries."""
+    """What an exception carries, but for what the reference's does not."""
     try:
         call()
     except Exception as error:
-        return {"type": type(error).__name__, "args": error.args, **vars(error)}
+        return {
+            "type": type(error).__name__,
+            "args": error.args,
+            **{k: v for k, v in vars(error).items() if k != "path"},
+        }
     return {}
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import deepseek_recipe as recipe
+from deepseek_recipe.cli.plot import bar, histogram
 
 DEMO = Path(recipe.__file__).parent / "demo"
 REQUEST, OUTPUT = str(DEMO / "request.json"), str(DEMO / "output.txt")
@@ -55,6 +56,24 @@ def test_the_protocol_is_chosen_where_a_body_could_be_of_two() -> None:
     assert described["protocol"] == "messages" and described["inference_options"]["max_tokens"] == 9
 
 
+def test_count_prints_the_tokens_of_requests_and_texts(tmp_path: Path) -> None:
+    encoded = recipe.encode(Path(REQUEST).read_bytes())
+    assert printed("count", REQUEST) == f"{len(encoded.token_ids)}\n"
+    assert printed("count", REQUEST, "--text") == f"{len(encoded.tokenizer.encode(Path(REQUEST).read_text()))}\n"
+    older = recipe.Recipe(model="DeepSeek-V4-Pro").count_tokens(Path(REQUEST).read_bytes())
+    shown = printed("count", REQUEST, "-", "--model", "DeepSeek-V4-Pro", stdin=Path(REQUEST).read_bytes())
+    assert shown == f"{older}\t{REQUEST}\n{older}\t-\n"
+    assert printed("count", "-", "--text", stdin="<｜User｜>".encode()) == "1\n"
+
+
+def test_a_histogram_counts_every_value() -> None:
+    lines = histogram([1.0, 1.1, 1.5, 3.9, 64.0]).splitlines()
+    assert [int(line.split()[3]) for line in lines] == [2, 1, 0, 1, *[0] * 8, 1]
+    assert lines[0].endswith("█" * 40) and lines[1].endswith(" " + "█" * 20)
+    assert histogram([]) == "no values"
+    assert bar(0.5, 3) == "█▌" and bar(0, 3) == "" and bar(2, 3) == "███"
+
+
 def test_demo_plays_the_shipped_output() -> None:
     shown = printed("demo")
     assert "<｜begin▁of▁sentence｜><｜System｜>" in shown
@@ -68,6 +87,10 @@ def test_demo_plays_the_shipped_output() -> None:
         (["encode", "-"], b"{", "-: invalid JSON request: EOF while parsing an object at line 1 column 1"),
         (["encode", "-"], b"{}", "-: invalid request body: missing field `messages`"),
         (["encode", "-"], b'{"messages": [], "model": "DeepSeek-V4-Pro"}', "-: Empty input messages"),
+        (["count", "nowhere.json"], b"", "nowhere.json: No such file or directory"),
+        (["count", "-"], b"{}", "-: invalid request body: missing field `messages`"),
+        (["count", "-", "--text"], b"\xff", "-: 'utf-8' codec can't decode byte 0xff"),
+        (["bench", "--requests", "0"], b"", "--requests, --streams and --tokens have to be at least 1"),
         (["parse", "-", "--request", "-"], b"", "the output and the request cannot both be standard input"),
         (["parse", "-", "--request", REQUEST], b"\xff", "-: 'utf-8' codec can't decode byte 0xff"),
     ],

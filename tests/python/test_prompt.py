@@ -24,6 +24,17 @@ def test_ranges_are_indices_of_str() -> None:
     assert set(tokens) <= known
 
 
+def test_message_ranges_say_what_made_each_part() -> None:
+    tool = d.ToolDefinition("f")
+    conversation = d.Conversation([d.SystemMessage("é"), d.UserMessage("😀"), d.UserMessage("b")], tools=[tool])
+    rendered = d.DeepseekV41Encoding().render_conversation(conversation)
+    parts = [(rendered.prompt[start:end], message) for start, end, message in rendered.message_ranges]
+    assert "".join(text for text, _ in parts) == rendered.prompt
+    assert [message for _, message in parts] == [None, 0, None, 0, None, 1, 2, None]
+    assert parts[1][0] == "<｜System｜>" and parts[3][0] == "é" and '"f"' in parts[4][0]
+    assert [text for text, _ in parts[5:]] == ["<｜User｜>😀", "\n\nb", "<｜Assistant｜><think>"]
+
+
 def test_text_never_becomes_special() -> None:
     tokenizer = d.Tokenizer.builtin(d.ModelVersion.DeepseekV41Flash)
     encoding = d.DeepseekV41Encoding().with_tokenizer(tokenizer)

@@ -32,14 +32,16 @@ impl RenderedPrompt {
     /// The ranges of the special tokens as pairs of `str` indices, ascending and disjoint.
     #[getter]
     fn special_ranges(&self) -> Vec<(usize, usize)> {
-        // Byte offsets become counts of characters in one walk.
-        let (mut bytes, mut characters) = (0, 0);
-        let mut index = |offset: usize| {
-            characters += self.0.prompt()[bytes..offset].chars().count();
-            bytes = offset;
-            characters
-        };
+        let mut index = self.index();
         self.0.special_ranges().iter().map(|range| (index(range.start), index(range.end))).collect()
+    }
+
+    /// What made each part of the prompt: `str` indices of its start and end, and the message's place in the
+    /// conversation or `None` for the template.
+    #[getter]
+    fn message_ranges(&self) -> Vec<(usize, usize, Option<usize>)> {
+        let mut index = self.index();
+        self.0.message_ranges().map(|(range, message)| (index(range.start), index(range.end), message)).collect()
     }
 
     /// The images in prompt order, as a new list.
@@ -62,6 +64,18 @@ impl RenderedPrompt {
     fn __repr__(&self) -> String {
         let (characters, images) = (self.0.prompt().chars().count(), self.0.image_sources().len());
         format!("RenderedPrompt(prompt=<{characters} characters>, image_sources={images})")
+    }
+}
+
+impl RenderedPrompt {
+    /// Turns ascending byte offsets into counts of characters, in one walk.
+    fn index(&self) -> impl FnMut(usize) -> usize + '_ {
+        let (mut bytes, mut characters) = (0, 0);
+        move |offset| {
+            characters += self.0.prompt()[bytes..offset].chars().count();
+            bytes = offset;
+            characters
+        }
     }
 }
 

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from . import playground
 from .errors import ApiError, Dialect
 from .gateway import Gateway
 from .jsontext import dump
@@ -75,6 +76,7 @@ def _routes(gateway: Gateway) -> list[Route]:
     add("GET", "/metrics", operations.metrics)
     if gateway.settings.expose_docs:
         add("GET", "/openapi.json", operations.openapi)
+        routes += playground.routes()
     return routes
 
 

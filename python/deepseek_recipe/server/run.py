@@ -30,6 +30,7 @@ def run(options: argparse.Namespace, version: ModelVersion) -> None:
         max_running=options.max_running,
         max_waiting=options.max_waiting,
         drain_timeout=options.drain_timeout,
+        expose_docs=not options.no_docs,
     )
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_run(options, settings, store, sealer))

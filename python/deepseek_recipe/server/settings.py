@@ -35,4 +35,4 @@ class Settings:
     drain_timeout: float = 30.0
     """What running requests get when the server is told to stop."""
     expose_docs: bool = True
-    """Whether `/openapi.json` is served."""
+    """Whether `/openapi.json` and `/playground` are served."""

@@ -35,7 +35,7 @@ pub use writer::{RenderedPrompt, Segment};
 /// assert_eq!(rendered.segments().nth(2), Some(Segment::Plain("say <think>")));
 /// ```
 pub fn render(conversation: &Conversation, version: ModelVersion, tokens: &SpecialTokens) -> RenderedPrompt {
-    let mut writer = Writer::new(tokens);
+    let mut writer = Writer::new(tokens, &conversation.messages);
     match version {
         ModelVersion::DeepseekV4Pro => v4::write(&mut writer, conversation),
         ModelVersion::DeepseekV41Flash => v41::write(&mut writer, conversation),
@@ -87,6 +87,7 @@ fn requires_call(conversation: &Conversation) -> bool {
 
 /// Opens the turn to generate, unless the model goes on with `last`, and the calls block if a call is required.
 fn write_generation(writer: &mut Writer, conversation: &Conversation, last: Option<&Message>, markup: &Markup) {
+    writer.begin(None);
     if !matches!(last, Some(Message::Assistant { prefix: true, .. })) {
         writer.special(SpecialToken::Assistant);
         writer.special(match conversation.thinking_mode {

@@ -21,6 +21,7 @@ pub(super) fn write(writer: &mut Writer, conversation: &Conversation) {
     let (system, dialogue): (Vec<&Message>, Vec<&Message>) =
         conversation.messages.iter().partition(|message| matches!(message, Message::System { .. }));
     write_joined(writer, system.into_iter().filter(|message| !message.text().is_empty()));
+    writer.begin(None);
     tools::write_declarations(writer, conversation, &MARKUP);
     text::write_response_format(writer, &conversation.response_format, text::JSON_OBJECT_V4, MARKUP.write_float);
 
@@ -30,6 +31,7 @@ pub(super) fn write(writer: &mut Writer, conversation: &Conversation) {
     let mut last = None;
     for (i, turn) in turns.iter().enumerate() {
         let message = turn[0];
+        writer.begin(Some(message));
         match message {
             Message::User { .. } => {
                 open_user_turn(writer, last.is_some_and(|last| is_tool(last) || is_user(last)));
@@ -114,6 +116,7 @@ fn open_user_turn(writer: &mut Writer, is_open: bool) {
 fn write_joined<'m>(writer: &mut Writer, messages: impl Iterator<Item = &'m Message>) {
     let mut is_first = true;
     for message in messages {
+        writer.begin(Some(message));
         if !message.text().is_empty() {
             if !is_first {
                 writer.plain("\n\n");

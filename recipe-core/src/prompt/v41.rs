@@ -16,7 +16,8 @@ pub(super) fn write(writer: &mut Writer, conversation: &Conversation) {
     writer.special(SpecialToken::Bos);
     let has_declarations = conversation.has_active_tools() || text::has_response_format(&conversation.response_format);
     write_first_system(writer, conversation, messages.first().copied(), has_declarations);
-    for (i, message) in messages.iter().enumerate() {
+    for (i, &message) in messages.iter().enumerate() {
+        writer.begin(Some(message));
         match message {
             Message::System { .. } if i == 0 => {}
             Message::System { tools, .. } => {
@@ -58,16 +59,22 @@ fn write_first_system(
     if !is_system && !has_declarations && !has_effort {
         return;
     }
+    let system = first.filter(|_| is_system);
+    writer.begin(system);
     writer.special(SpecialToken::System);
     if conversation.thinking_mode {
+        writer.begin(None);
         text::write_effort_v41(writer, conversation.reasoning_effort);
     }
-    if let Some(message) = first.filter(|_| is_system) {
+    if let Some(message) = system {
+        writer.begin(system);
         writer.message(message);
     }
+    writer.begin(None);
     tools::write_declarations(writer, conversation, &MARKUP);
     text::write_response_format(writer, &conversation.response_format, text::JSON_OBJECT_V41, MARKUP.write_float);
     if let Some(Message::System { tools, .. }) = first {
+        writer.begin(system);
         tools::write_updates(writer, tools.as_deref(), &MARKUP);
     }
 }

@@ -3,6 +3,7 @@
 //! Special ranges are made here only. What a message says becomes special in two places: image
 //! placeholders, and grounding tokens in what the model itself said.
 
+use std::mem::size_of;
 use std::ops::Range;
 
 use crate::conversation::{are_ranges_of, ImageSource, Message};
@@ -16,6 +17,8 @@ pub struct RenderedPrompt {
     special_ranges: Vec<Range<usize>>,
     image_ranges: Vec<Range<usize>>,
     image_sources: Vec<ImageSource>,
+    /// Where the text of each message or of the template begins: ascending, the first at 0.
+    origins: Vec<(usize, Option<usize>)>,
 }
 
 /// A run of a prompt.
@@ -50,6 +53,15 @@ impl RenderedPrompt {
         &self.image_sources
     }
 
+    /// The prompt cut where another message made the text, with the message's place in the conversation; `None` is the
+    /// template: declarations, effort, and the opening of the answer. Joined, the ranges are the prompt; none is empty.
+    /// A plain segment may hold several of them.
+    pub fn message_ranges(&self) -> impl Iterator<Item = (Range<usize>, Option<usize>)> + '_ {
+        let ends = self.origins.iter().skip(1).map(|&(start, _)| start).chain([self.prompt.len()]);
+        let ranges = self.origins.iter().zip(ends).map(|(&(start, message), end)| (start..end, message));
+        ranges.filter(|(range, _)| !range.is_empty())
+    }
+
     /// The prompt cut at the special ranges. Joined, the segments are the prompt; none is empty.
     pub fn segments(&self) -> impl Iterator<Item = Segment<'_>> {
         let mut at = 0;
@@ -76,14 +88,16 @@ impl RenderedPrompt {
 /// Appends to a prompt. The methods say what becomes special.
 pub(super) struct Writer<'a> {
     tokens: &'a SpecialTokens,
+    messages: &'a [Message],
     grounding: Grounding<'a>,
     rendered: RenderedPrompt,
     is_in_reasoning: bool,
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(tokens: &'a SpecialTokens) -> Self {
-        Self { tokens, grounding: Grounding::new(tokens), rendered: RenderedPrompt::default(), is_in_reasoning: false }
+    pub(super) fn new(tokens: &'a SpecialTokens, messages: &'a [Message]) -> Self {
+        let rendered = RenderedPrompt { origins: vec![(0, None)], ..RenderedPrompt::default() };
+        Self { tokens, messages, grounding: Grounding::new(tokens), rendered, is_in_reasoning: false }
     }
 
     pub(super) fn finish(self) -> RenderedPrompt {
@@ -93,6 +107,19 @@ impl<'a> Writer<'a> {
     /// Whether the prompt so far ends inside the reasoning of the last turn.
     pub(super) fn is_in_reasoning(&self) -> bool {
         self.is_in_reasoning
+    }
+
+    /// Says what makes the text that follows: one of the conversation's messages, or the template.
+    pub(super) fn begin(&mut self, message: Option<&Message>) {
+        let start = self.rendered.prompt.len();
+        let message = message.map(|message| place(self.messages, message));
+        let origins = &mut self.rendered.origins;
+        if origins.last().is_some_and(|&(empty, _)| empty == start) {
+            origins.pop();
+        }
+        if origins.last().is_none_or(|&(_, last)| last != message) {
+            origins.push((start, message));
+        }
     }
 
     /// Appends a special token of the template.
@@ -148,6 +175,11 @@ impl<'a> Writer<'a> {
         self.rendered.prompt.push_str(spelling);
         self.rendered.special_ranges.push(start..self.rendered.prompt.len());
     }
+}
+
+/// Where `message`, which is one of `messages`, stands. Templates reorder references: their addresses say it.
+fn place(messages: &[Message], message: &Message) -> usize {
+    (std::ptr::from_ref(message).addr() - messages.as_ptr().addr()) / size_of::<Message>()
 }
 
 /// Looks for the spellings of the grounding tokens.
