@@ -19,6 +19,7 @@ from ._native import (
     Event,
     ImageError,
     ImageInfo,
+    ImageLimits,
     ImageQuota,
     ImageResolver,
     ImageSource,
@@ -60,6 +61,8 @@ from ._native import (
     UserMessage,
     WebSearchBehavior,
     __version__,
+    image_size,
+    image_tokens,
 )
 from .recipe import Encoded, Recipe, Reply, Segment, encode, stream_parse
 
@@ -83,6 +86,7 @@ __all__ = [
     "Event",
     "ImageError",
     "ImageInfo",
+    "ImageLimits",
     "ImageQuota",
     "ImageResolver",
     "ImageSource",
@@ -128,5 +132,7 @@ __all__ = [
     "WebSearchBehavior",
     "__version__",
     "encode",
+    "image_size",
+    "image_tokens",
     "stream_parse",
 ]
