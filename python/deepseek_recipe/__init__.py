@@ -19,6 +19,7 @@ from ._native import (
     Event,
     ImageError,
     ImageInfo,
+    ImageLimits,
     ImageQuota,
     ImageResolver,
     ImageSource,
@@ -60,6 +61,8 @@ from ._native import (
     UserMessage,
     WebSearchBehavior,
     __version__,
+    image_size,
+    image_tokens,
     parse_start,
 )
 from .recipe import (
@@ -96,6 +99,7 @@ __all__ = [
     "Event",
     "ImageError",
     "ImageInfo",
+    "ImageLimits",
     "ImageQuota",
     "ImageResolver",
     "ImageSource",
@@ -145,6 +149,8 @@ __all__ = [
     "__version__",
     "count_tokens",
     "encode",
+    "image_size",
+    "image_tokens",
     "parse_start",
     "parse_text",
     "stream_parse",

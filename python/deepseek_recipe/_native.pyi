@@ -1507,14 +1507,14 @@ class MultiModalData:
 
 @final
 class ImageQuota:
-    """What the images of one request have used of its limits. Nothing, since this version resolves none."""
+    """What the images of one request have used of its limits, over any number of calls."""
 
     def __new__(cls) -> Self: ...
     def byte_size(self) -> int:
-        """Returns 0: no image is resolved."""
+        """Returns how many bytes the files of the resolved images had."""
 
     def image_count(self) -> int:
-        """Returns 0: no image is resolved."""
+        """Returns how many images were resolved."""
 
 @final
 class PreprocessOptions:
@@ -1534,35 +1534,107 @@ class PreprocessOptions:
         """The longest side at low detail, in pixels."""
 
 @final
+class ImageLimits:
+    """The limits of a request's images. What is not given is as in the reference, where that has such a limit.
+
+    `images` (600): the most images. `image_bytes` (32 MiB), `total_bytes` (64 MiB): the most bytes of one file and of
+    all. `total_pixels` (2^31): the most pixels of all, as their headers say. `dimension_px` (8192): the longest side in
+    pixels; from `many_images` (15) images on it is `dimension_px_of_many` (4096). `low_detail_dimension_px` (512): the
+    longest side to which low detail is reduced. `url_bytes` (8192): the most bytes of a URL. `at_a_time` (8): the most
+    images that are fetched or decoded at a time. `download_seconds` (90): the time for all downloads of one call, tries
+    again included. Raises `ValueError` for a time that is negative or too long.
+    """
+
+    def __new__(
+        cls,
+        *,
+        images: int | None = None,
+        image_bytes: int | None = None,
+        total_bytes: int | None = None,
+        total_pixels: int | None = None,
+        dimension_px: int | None = None,
+        many_images: int | None = None,
+        dimension_px_of_many: int | None = None,
+        low_detail_dimension_px: int | None = None,
+        url_bytes: int | None = None,
+        at_a_time: int | None = None,
+        download_seconds: float | None = None,
+    ) -> Self: ...
+
+@final
 class ReqwestImageFetcher:
-    """Would download images: this package downloads nothing. What it is told is checked and not kept."""
+    """Downloads images over HTTP and HTTPS, without a proxy, following up to 5 redirects.
+
+    Only public addresses are connected to: a name is looked up once for each request and redirect, its addresses are
+    checked, and the connection goes to one that passed.
+    """
 
     def __new__(cls) -> Self: ...
     @staticmethod
     def with_max_bytes(max_bytes: int) -> ReqwestImageFetcher:
-        """Returns a fetcher with a limit of one image, in bytes."""
+        """Returns a fetcher with a limit of one image, in bytes; otherwise it is 32 MiB."""
+
+    def with_internal_addresses(self) -> ReqwestImageFetcher:
+        """Returns a fetcher that connects to addresses of this machine, its network and its cloud's services, too."""
 
     def with_destination_filter(self, destination_filter: Callable[[str, str], bool]) -> ReqwestImageFetcher:
-        """Returns a fetcher that asks with host and address before it connects. Raises `TypeError` if it cannot."""
+        """Returns a fetcher that asks with host and address before it connects. Raises `TypeError` if it cannot.
+
+        It asks about addresses that are allowed otherwise, from any thread; IPv6 hosts have no brackets. A filter that
+        raises, or gives anything but `True`, refuses.
+        """
 
     def fetch(self, url: str) -> bytes:
-        """Raises `NotImplementedError`."""
+        """Returns the body behind a URL, in one attempt of at most 60 seconds.
+
+        Raises `ImageError`: `Fetch` without a whole answer, `FetchStatus` for a status that is no success,
+        `ImageTooLarge`, or `DestinationRejected` where no address may be connected to.
+        """
 
 @final
 class OpenCvImagePreprocessor:
-    """Would resize images: this version does not."""
+    """Resizes images. The name is the reference's; there is no OpenCV here."""
 
     def __new__(cls) -> Self: ...
     def preprocess(self, data: bytes | bytearray | memoryview | Sequence[int], options: PreprocessOptions) -> ImageInfo:
-        """Raises `NotImplementedError`."""
+        """Returns an image as WebP, in a size that the model takes and with borders where the ratio asks for them.
+
+        `data` is a PNG, JPEG, GIF or WebP file; the first frame counts, transparent pixels show a light grey. Raises
+        `ImageError`: `EmptyImage`, `UnsupportedMediaType`, `Decode` or `ImageDimensionsTooLarge`.
+        """
 
 @final
 class ImageResolver:
-    """Would fetch and resize images: this version does not."""
+    """Fetches and resizes the images of a request."""
 
-    def __new__(cls, fetcher: ReqwestImageFetcher, preprocessor: OpenCvImagePreprocessor) -> Self: ...
+    def __new__(
+        cls,
+        fetcher: ReqwestImageFetcher,
+        preprocessor: OpenCvImagePreprocessor,
+        *,
+        limits: ImageLimits | None = None,
+    ) -> Self: ...
     def resolve(self, sources: Sequence[ImageSource], quota: ImageQuota) -> MultiModalData:
-        """Returns no images for no sources, so that requests without images pass.
+        """Returns the images of the sources, in their order, and counts them in `quota` if there is no error.
 
-        Raises `NotImplementedError` for others: fetch and resize them by other means, and make the `MultiModalData`.
+        Downloads are tried again up to three times where that may help. Raises `ImageError` for the first source that
+        cannot be loaded, otherwise for the first that cannot be resized.
         """
+
+    def measure(self, sources: Sequence[ImageSource], quota: ImageQuota) -> MultiModalData:
+        """Returns the same without pixels: sizes from the headers of the files, for `image_token_adjustment`.
+
+        URLs are downloaded. Raises as `resolve`, but not for files of which only the pixels are broken.
+        """
+
+def image_size(data: bytes | bytearray | memoryview | Sequence[int]) -> tuple[int, int]:
+    """Returns the width and height of an image in pixels, from the header of its file.
+
+    Raises `ImageError`: `EmptyImage`, `UnsupportedMediaType` or `Decode`.
+    """
+
+def image_tokens(width: int, height: int, detail: _Detail = "high") -> int:
+    """Returns how many tokens an image of this size in pixels costs, by the rule of V4.1 and with the default limits.
+
+    Raises `CalcResizeError` if a side is 0, and `ValueError` for another detail.
+    """

@@ -34,6 +34,7 @@
 //! ```
 
 pub mod conversation;
+mod data_url;
 pub mod error;
 pub mod extend;
 pub mod image;

@@ -132,6 +132,11 @@ impl ImageSource {
         Ok(PyClassInitializer::from(Self(core::ImageSource { data, detail, path: path.0 })))
     }
 
+    /// The source itself.
+    pub fn source(&self) -> &core::ImageSource {
+        &self.0
+    }
+
     /// The Python object of a source, of the class for its kind.
     pub fn object<'py>(py: Python<'py>, source: &core::ImageSource) -> PyResult<Bound<'py, PyAny>> {
         let base = PyClassInitializer::from(Self(source.clone()));

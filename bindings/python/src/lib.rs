@@ -34,9 +34,9 @@ mod native {
     #[pymodule_export]
     use crate::extend::extend_prompt;
     #[pymodule_export]
-    use crate::image::{CalcResizeError, ImageError};
+    use crate::image::{image_size, image_tokens, CalcResizeError, ImageError};
     #[pymodule_export]
-    use crate::image::{ImageInfo, ImageQuota, ImageResolver, MultiModalData, OpenCvImagePreprocessor};
+    use crate::image::{ImageInfo, ImageLimits, ImageQuota, ImageResolver, MultiModalData, OpenCvImagePreprocessor};
     #[pymodule_export]
     use crate::image::{PreprocessOptions, ReqwestImageFetcher};
     #[pymodule_export]

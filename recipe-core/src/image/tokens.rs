@@ -1,7 +1,7 @@
 //! How many tokens an image of some size stands for. Knows no pixels and no file.
 
 /// The side of a patch, in pixels. The sides of a fitted image are multiples of it.
-const PATCH: u64 = 14;
+pub(crate) const PATCH: u64 = 14;
 /// The side of what one token covers, in pixels: 3 patches.
 const CELL: u64 = 3 * PATCH;
 /// The most tokens of an image.
@@ -23,11 +23,16 @@ const MOST_STEPS: usize = 32;
 /// assert_eq!(image_tokens(u32::MAX, 1), Some(1024));
 /// ```
 pub fn image_tokens(width: u32, height: u32) -> Option<u64> {
+    fitted(width, height).map(tokens)
+}
+
+/// The size in pixels to which the model fits an image: the fixed point of `fit`.
+pub(crate) fn fitted(width: u32, height: u32) -> Option<(u64, u64)> {
     let mut size = (u64::from(width), u64::from(height));
     for _ in 0..MOST_STEPS {
         let fitted = fit(size);
         if fitted == size {
-            return Some(tokens(size));
+            return Some(size);
         }
         size = fitted;
     }

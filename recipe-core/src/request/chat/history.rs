@@ -7,9 +7,10 @@ use super::body::{
     ToolResult, User,
 };
 use crate::conversation::{Content, ImageDetail, Message, ToolCall};
+use crate::data_url::DataUrl;
 use crate::error::{Error, Result};
 use crate::options::{ConversionOptions, ModelVersion, ToolPairing};
-use crate::request::content::{self, DataUrl, Parts, UNSUPPORTED_IMAGE};
+use crate::request::content::{self, Parts, UNSUPPORTED_IMAGE};
 use crate::request::pairing;
 use crate::request::shape::StringOrList;
 use crate::special::SpecialToken;

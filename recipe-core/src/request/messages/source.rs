@@ -2,10 +2,11 @@
 
 use super::body::{Base64Source, Document, ImageType, Source, UrlSource};
 use crate::conversation::{ImageData, ImageDetail, ImageSource};
+use crate::data_url::{base64_bytes, base64_digit, is_readable, starts_with_http};
 use crate::error::{Error, Result};
 use crate::options::ConversionOptions;
 use crate::request::check_served;
-use crate::request::content::{base64_bytes, base64_digit, file_text, is_readable, starts_with_http};
+use crate::request::content::file_text;
 
 /// The image at a place: `path` names it in the conversation, `fault_path` in errors.
 pub(crate) fn image(source: Source, path: String, fault_path: &str) -> Result<ImageSource> {

@@ -2,10 +2,11 @@
 
 use super::body::{File, Image, Output, OutputPart, Part};
 use crate::conversation::{Content, ImageDetail};
+use crate::data_url::DataUrl;
 use crate::error::{Error, Result};
 use crate::options::{ConversionOptions, ModelVersion};
 use crate::request::check_served;
-use crate::request::content::{self, DataUrl, Parts, UNSUPPORTED_IMAGE};
+use crate::request::content::{self, Parts, UNSUPPORTED_IMAGE};
 use crate::request::shape::StringOrList;
 use crate::special::SpecialToken;
 
