@@ -48,6 +48,11 @@ impl Tokenizer {
         ))
     }
 
+    /// Returns the same tokenizer with a cache of segments of its own, which keeps at most `bytes`.
+    fn with_segment_cache(&self, bytes: usize) -> Self {
+        Self(self.0.with_segment_cache(bytes))
+    }
+
     /// Returns the ids of a text with the full vocabulary: the spelling of an added token becomes its id.
     fn encode<'py>(&self, text: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyList>> {
         let (py, text) = (text.py(), read(text)?);

@@ -23,7 +23,7 @@ pub(super) fn tokenizer(version: ModelVersion) -> Tokenizer {
         ModelVersion::DeepseekV4Pro => (&V4, ADDED_V4),
         ModelVersion::DeepseekV41Flash => (&V41, ADDED_V41),
     };
-    loaded.get_or_init(|| Tokenizer { vocabulary: vocabulary(), added: Arc::new(added(own_tokens)) }).clone()
+    loaded.get_or_init(|| Tokenizer::new(vocabulary(), added(own_tokens))).clone()
 }
 
 /// The vocabulary of both versions.

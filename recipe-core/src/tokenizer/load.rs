@@ -34,7 +34,7 @@ pub(super) fn tokenizer(text: &str) -> Result<Tokenizer> {
             return Err(Error::tokenizer(format!("added token {spelling:?} has the id {id} of an ordinary token")));
         }
     }
-    Ok(Tokenizer { vocabulary, added: Arc::new(added) })
+    Ok(Tokenizer::new(vocabulary, added))
 }
 
 fn missing(name: &str) -> Error {
