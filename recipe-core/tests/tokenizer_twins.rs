@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use proptest::sample::select;
 use recipe_core::options::ModelVersion;
+use recipe_core::prompt::Segment;
 use recipe_core::tokenizer::{Token, TokenCounter, Tokenizer};
 use serde_json::json;
 
@@ -151,6 +152,41 @@ proptest! {
         prop_assert_eq!(&ids, &NAIVE.encode(&text));
         prop_assert_eq!(&ids, &peer(&PEER, &text));
         prop_assert_eq!(bytes_of(&ids), text.as_bytes());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Prompts that share segments, with the segment cache off, on, and so small that most is driven out.
+    #[test]
+    fn kept_segments_have_the_ids_of_encoded_ones(
+        texts in prop::collection::vec(odd_text(), 1..30),
+        prompts in prop::collection::vec(prop::collection::vec(any::<prop::sample::Index>(), 1..12), 1..30),
+    ) {
+        let prompts: Vec<Vec<Segment>> = prompts
+            .iter()
+            .map(|places| {
+                let segments = places.iter().map(|place| Segment::Plain(texts[place.index(texts.len())].as_str()));
+                segments.chain([Segment::Special("<think>")]).collect()
+            })
+            .collect();
+        let plain = |segment: &Segment| match segment {
+            Segment::Plain(text) => ours_plain(text),
+            Segment::Special(_) | Segment::Image(_) => vec![128_821],
+        };
+        let expected: Vec<Vec<u32>> = prompts.iter().map(|prompt| prompt.iter().flat_map(plain).collect()).collect();
+        for bytes in [0, 1 << 14, 1 << 16, 1 << 25] {
+            let tokenizer = OURS.with_segment_cache(bytes);
+            let all = || for (prompt, expected) in prompts.iter().zip(&expected) {
+                assert_eq!(&tokenizer.encode_segments(prompt.iter().copied()).unwrap(), expected);
+            };
+            std::thread::scope(|scope| {
+                (0..3).for_each(|_| { scope.spawn(all); });
+                all();
+            });
+            all();
+        }
     }
 }
 

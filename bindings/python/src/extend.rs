@@ -4,9 +4,10 @@ use pyo3::prelude::*;
 use recipe_core::extend::{extend, Previous};
 
 use crate::error::raise;
+use crate::ids;
 use crate::prompt::RenderedPrompt;
 use crate::request::ConversationRequest;
-use crate::tokenizer::{buffer, Tokenizer};
+use crate::tokenizer::Tokenizer;
 
 /// Returns the ids of the prompt that `prompt` is of `request`, going on from earlier ids where it tells the same story:
 /// a read-only buffer of uint32, where the new part begins, and why they do not go on (or `None`).
@@ -22,5 +23,5 @@ pub fn extend_prompt<'py>(
     let previous = Previous { prompt_ids: &prompt_ids, output_ids: &output_ids };
     let extended =
         py.detach(|| extend(&request.0, &prompt.0, &tokenizer.0, previous)).map_err(|error| raise(py, error))?;
-    Ok((buffer(py, &extended.ids)?, extended.shared, extended.reason.map(|reason| reason.as_str())))
+    Ok((ids::buffer(py, &extended.ids)?, extended.shared, extended.reason.map(|reason| reason.as_str())))
 }

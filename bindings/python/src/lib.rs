@@ -4,6 +4,7 @@
 mod conversation;
 mod error;
 mod extend;
+mod ids;
 mod image;
 mod json;
 mod lock;

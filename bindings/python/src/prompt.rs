@@ -10,6 +10,7 @@ use recipe_core::tokenizer;
 
 use crate::conversation::{Conversation, ImageSource};
 use crate::error::raise;
+use crate::ids;
 use crate::options::ParsingOptions;
 use crate::save::{copied, record, reduced, Reduced};
 use crate::special::SpecialTokens;
@@ -141,7 +142,7 @@ macro_rules! encoding {
                     return Err(PyRuntimeError::new_err("no tokenizer is attached to the encoding"));
                 };
                 let ids = py.detach(|| tokenizer.encode_segments(self.render(conversation).segments()));
-                PyList::new(py, ids.map_err(|error| raise(py, error))?)
+                ids::list(py, &ids.map_err(|error| raise(py, error))?)
             }
         }
 

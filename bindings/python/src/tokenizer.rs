@@ -4,26 +4,16 @@ use std::path::PathBuf;
 
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyMemoryView, PyString, PyType};
+use pyo3::types::{PyBytes, PyList, PyString, PyType};
 use recipe_core::tokenizer as core;
 
 use crate::error::raise;
+use crate::ids;
 use crate::lock;
 use crate::options::ModelVersion;
 use crate::prompt::RenderedPrompt;
 use crate::save::{copied, reduced, Reduced};
 use crate::text::{read, Text};
-
-/// Ids as a read-only buffer of uint32. A memoryview is one that the stable ABI can make from any bytes.
-pub fn buffer<'py>(py: Python<'py>, ids: &[u32]) -> PyResult<Bound<'py, PyAny>> {
-    let bytes = PyBytes::new_with(py, size_of_val(ids), |bytes| {
-        for (place, id) in bytes.chunks_exact_mut(4).zip(ids) {
-            place.copy_from_slice(&id.to_ne_bytes());
-        }
-        Ok(())
-    })?;
-    PyMemoryView::from(&bytes)?.call_method1("cast", ("I",))
-}
 
 /// A byte-level BPE tokenizer with an added vocabulary. It never changes.
 #[pyclass(frozen, module = "deepseek_recipe._native")]
@@ -78,17 +68,22 @@ impl Tokenizer {
         ))
     }
 
+    /// Returns the same tokenizer with a cache of segments of its own, which keeps at most `bytes`.
+    fn with_segment_cache(&self, bytes: usize) -> Self {
+        Self(self.0.with_segment_cache(bytes))
+    }
+
     /// Returns the ids of a text with the full vocabulary: the spelling of an added token becomes its id.
     fn encode<'py>(&self, text: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyList>> {
         let (py, text) = (text.py(), read(text)?);
-        PyList::new(py, lock::work(py, text.len(), || self.0.encode(&text)))
+        ids::list(py, &lock::work(py, text.len(), || self.0.encode(&text)))
     }
 
     /// Returns the ids of a prompt, as a read-only buffer of uint32.
     fn encode_prompt<'py>(&self, prompt: &Bound<'py, RenderedPrompt>) -> PyResult<Bound<'py, PyAny>> {
         let (py, prompt) = (prompt.py(), &prompt.get().0);
         let ids = py.detach(|| self.0.encode_segments(prompt.segments())).map_err(|error| raise(py, error))?;
-        buffer(py, &ids)
+        ids::buffer(py, &ids)
     }
 
     /// Returns the id of an added token, or `None`.

@@ -244,7 +244,8 @@ mod tests {
     }
 
     fn places(width: usize, height: usize) -> impl Iterator<Item = (usize, usize, usize)> {
-        (0..height).flat_map(move |row| (0..width).flat_map(move |column| (0..3).map(move |channel| (row, column, channel))))
+        (0..height)
+            .flat_map(move |row| (0..width).flat_map(move |column| (0..3).map(move |channel| (row, column, channel))))
     }
 
     fn near(fast: &Pixels, slow: &[f64]) -> bool {

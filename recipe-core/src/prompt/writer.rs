@@ -219,8 +219,12 @@ impl<'a> Grounding<'a> {
 }
 
 saved! {
-    struct RenderedPrompt { prompt, special_ranges, image_ranges, image_sources }
-    check |rendered| [&rendered.special_ranges, &rendered.image_ranges]
-        .into_iter()
-        .all(|ranges| are_ranges_of(ranges, &rendered.prompt))
+    struct RenderedPrompt { prompt, special_ranges, image_ranges, image_sources, origins }
+    check |rendered| {
+        let told: Vec<Range<usize>> = rendered.message_ranges().map(|(range, _)| range).collect();
+        rendered.origins.is_sorted_by_key(|&(start, _)| start)
+            && [&rendered.special_ranges, &rendered.image_ranges, &told]
+                .into_iter()
+                .all(|ranges| are_ranges_of(ranges, &rendered.prompt))
+    }
 }

@@ -75,19 +75,16 @@ impl AddedTokens {
         self.has_white_space
     }
 
-    /// Cuts a text at every spelling: leftmost, and the longest one there.
-    pub(super) fn cut<'a>(&self, text: &'a str) -> Vec<Run<'a>> {
-        let mut runs = Vec::new();
-        for run in self.verbatim.cut(text) {
-            match run {
-                Run::Plain(text) => runs.append(&mut self.normalized.cut(text)),
-                Run::Added(_) => runs.push(run),
-            }
-        }
-        runs
+    /// Calls `run` for the runs of a text that is cut at every spelling: leftmost, and the longest one there.
+    pub(super) fn for_each_run<'a>(&self, text: &'a str, mut run: impl FnMut(Run<'a>)) {
+        self.verbatim.cut(text, |found| match found {
+            Run::Plain(text) => self.normalized.cut(text, &mut run),
+            Run::Added(_) => run(found),
+        });
     }
 }
 
+/// Finds the tokens of one kind.
 struct Matcher {
     automaton: AhoCorasick,
     /// The token of each pattern.
@@ -106,19 +103,17 @@ impl Matcher {
         Ok(Self { automaton, ids })
     }
 
-    fn cut<'a>(&self, text: &'a str) -> Vec<Run<'a>> {
-        let mut runs = Vec::new();
+    fn cut<'a>(&self, text: &'a str, mut run: impl FnMut(Run<'a>)) {
         let mut at = 0;
         for found in self.automaton.find_iter(text) {
             if at < found.start() {
-                runs.push(Run::Plain(&text[at..found.start()]));
+                run(Run::Plain(&text[at..found.start()]));
             }
-            runs.push(Run::Added(self.ids[found.pattern()]));
+            run(Run::Added(self.ids[found.pattern()]));
             at = found.end();
         }
         if at < text.len() {
-            runs.push(Run::Plain(&text[at..]));
+            run(Run::Plain(&text[at..]));
         }
-        runs
     }
 }

@@ -1,14 +1,16 @@
 //! The vocabulary and its merges: one piece to ids, one id to bytes. Knows no splitter and no added tokens.
 
 use std::hash::Hasher;
+use std::mem::MaybeUninit;
 
 use rustc_hash::FxHasher;
 
+use super::split::BATCH;
 use cache::PieceCache;
 use characters::Characters;
 pub(super) use merge::Merger;
 pub(super) use tables::ID_BITS;
-use tables::{IdTable, Key, Products, ShortTokens, KEY_BYTES};
+use tables::{IdTable, Key, Products, RecentPairs, ShortTokens, KEY_BYTES};
 
 mod cache;
 mod characters;
@@ -24,6 +26,9 @@ pub(super) const NO_PARTS: (u32, u32) = (NONE, NONE);
 /// The longest piece whose ids are kept: nine words, but for a byte that says how long it is. Of Chinese pieces, two
 /// in a hundred are longer.
 const CACHED_BYTES: usize = 71;
+
+/// How many tokens before it is written a place of a table is asked for.
+const AHEAD: usize = 16;
 
 /// The bytes of all tokens, by id.
 #[derive(Default)]
@@ -77,15 +82,25 @@ impl TokenBytes {
         }
     }
 
+    /// The key of `id`; of no use where that has more than [`KEY_BYTES`].
+    fn key(&self, id: u32) -> Key {
+        let range = self.range(id);
+        let end = range.end.min(range.start + KEY_BYTES);
+        match range.start + Key::READ <= self.bytes.len() {
+            // SAFETY: there are as many bytes as are read.
+            true => unsafe { Key::new(&self.bytes, range.start, end) },
+            false => Key::at_end(&self.bytes, range.start, end),
+        }
+    }
+
     /// One more than the highest id.
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
 }
 
-/// A piece of up to [`ShortTokens::BYTES`] on its way through a table.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Prepared {
+/// A piece on its way through the tables. One of over [`KEY_BYTES`] has the hash of its bytes.
+struct Prepared {
     key: Key,
     hash: u64,
 }
@@ -98,15 +113,16 @@ pub(super) struct Vocabulary {
     /// The two tokens that merge to an id, by id.
     parts: Vec<(u32, u32)>,
     products: Products,
+    recent_pairs: RecentPairs,
     /// The products of two bytes, by both.
     byte_products: Box<[u32]>,
     /// Bytes to the token that merging makes of them, up to [`ShortTokens::BYTES`] and above.
     short: ShortTokens,
     long: IdTable,
     characters: Characters,
-    /// Room for the pieces of a few megabytes of text: 2 and 3 MB.
-    short_pieces: PieceCache<2, 5>,
-    long_pieces: PieceCache<9, 14>,
+    /// Room for the pieces of a few megabytes of text: 2 and 4 MB, of which what is not used is never touched.
+    short_pieces: PieceCache<2, 1>,
+    long_pieces: PieceCache<9, 6>,
 }
 
 impl Vocabulary {
@@ -139,6 +155,9 @@ impl Vocabulary {
         let mut products = Products::new(parts.len());
         let mut byte_products = vec![NONE; 1 << 16].into_boxed_slice();
         for (id, &(left, right)) in (0..).zip(&parts) {
+            if let Some(&(left, right)) = parts.get(id as usize + AHEAD) {
+                products.prefetch(left, right);
+            }
             if left != NONE {
                 products.insert(left, right, id);
                 if let [first, second] = *tokens.get(id) {
@@ -153,6 +172,7 @@ impl Vocabulary {
             byte_ids,
             parts,
             products,
+            recent_pairs: RecentPairs::new(),
             byte_products,
             characters: Characters::none(),
             short_pieces: PieceCache::new(1 << 15),
@@ -162,10 +182,14 @@ impl Vocabulary {
 
     /// Says, once, which ids stand for a whole piece: merging must make each of them of its bytes.
     pub(super) fn take_whole(&mut self, ids: impl Iterator<Item = u32> + Clone) {
+        let mut ahead = ids.clone().skip(AHEAD);
         for id in ids.clone() {
+            if let Some(id) = ahead.next() {
+                self.short.view().prefetch(self.tokens.key(id).hash());
+            }
             let token = self.tokens.get(id);
             if token.len() <= ShortTokens::BYTES {
-                self.short.insert(Key::new(token, 0, token.len()), id);
+                self.short.insert(self.tokens.key(id), id);
             } else {
                 self.long.insert(hash_bytes(token), id);
             }
@@ -188,76 +212,115 @@ impl Vocabulary {
         Some(self.parts[id as usize]).filter(|&parts| parts != NO_PARTS)
     }
 
-    /// Appends the ids of the piece `text[start..end]`, which is not empty.
-    pub(super) fn encode_piece(&self, text: &[u8], start: usize, end: usize, merger: &mut Merger, ids: &mut Vec<u32>) {
-        self.encode_prepared(text, start, end, self.prepare_piece(text, start, end), merger, ids);
-    }
-
-    /// The first step of [`encode_piece`](Self::encode_piece): asks for the memory that the second one reads.
+    /// Appends the ids of the pieces of `text` from `start` on that end at `ends`: up to [`BATCH`], and none is empty.
+    ///
+    /// Asks for the memory that is read for all pieces before it reads it for the first one.
     #[inline(always)]
-    pub(super) fn prepare_piece(&self, text: &[u8], start: usize, end: usize) -> Prepared {
-        if end - start > ShortTokens::BYTES {
-            return Prepared::default();
-        }
-        let key = Key::new(text, start, end);
-        let hash = key.hash();
-        self.short.prefetch(hash);
-        Prepared { key, hash }
-    }
-
-    /// The second step of [`encode_piece`](Self::encode_piece).
-    #[inline(always)]
-    pub(super) fn encode_prepared(
+    pub(super) fn encode_batch(
         &self,
         text: &[u8],
         start: usize,
-        end: usize,
-        Prepared { key, hash }: Prepared,
+        ends: &[usize],
         merger: &mut Merger,
         ids: &mut Vec<u32>,
     ) {
-        if end - start > ShortTokens::BYTES {
-            return self.encode_long(text, start, end, merger, ids);
+        let mut prepared = [const { MaybeUninit::uninit() }; BATCH];
+        let last = ends.iter().nth_back(1).copied().unwrap_or(start);
+        // SAFETY: in the first case there are as many bytes behind the start of each piece as a key is read from.
+        match last + Key::READ <= text.len() {
+            true => self.prepare(text, start, ends, &mut prepared, |start, end| unsafe { Key::new(text, start, end) }),
+            false => self.prepare(text, start, ends, &mut prepared, |start, end| Key::at_end(text, start, end)),
         }
-        match self.short.get(key, hash) {
-            Some(id) => ids.push(id),
-            None => self.encode_short(key, hash, &text[start..end], merger, ids),
+        let short = self.short.view();
+        let mut at = start;
+        let mut length = ids.len();
+        ids.reserve(ends.len());
+        for (prepared, &end) in prepared.iter().zip(ends) {
+            // SAFETY: all that has an end was prepared.
+            let prepared = unsafe { prepared.assume_init_ref() };
+            if let Some(id) = short.get_first(prepared.key, prepared.hash) {
+                // SAFETY: there is room for one id for each piece that is left.
+                unsafe { ids.as_mut_ptr().add(length).write(id) };
+                length += 1;
+            } else {
+                // SAFETY: the ids up to this length were written.
+                unsafe { ids.set_len(length) };
+                self.encode_missed(&text[at..end], prepared, merger, ids);
+                length = ids.len();
+                ids.reserve(ends.len());
+            }
+            at = end;
+        }
+        // SAFETY: the ids up to this length were written.
+        unsafe { ids.set_len(length) };
+    }
+
+    #[inline(always)]
+    fn prepare(
+        &self,
+        text: &[u8],
+        mut start: usize,
+        ends: &[usize],
+        prepared: &mut [MaybeUninit<Prepared>; BATCH],
+        key: impl Fn(usize, usize) -> Key,
+    ) {
+        let short = self.short.view();
+        for (prepared, &end) in prepared.iter_mut().zip(ends) {
+            if end - start <= KEY_BYTES {
+                let key = key(start, end);
+                let hash = key.hash();
+                short.prefetch(hash);
+                prepared.write(Prepared { key, hash });
+            } else {
+                prepared.write(self.prepare_long(&text[start..end]));
+            }
+            start = end;
         }
     }
 
-    /// A piece that has a key and is no short token.
     #[inline(never)]
-    fn encode_short(&self, key: Key, hash: u64, piece: &[u8], merger: &mut Merger, ids: &mut Vec<u32>) {
-        let words = [key.low, key.high];
-        if !self.short_pieces.get(hash, &words, ids) {
-            let before = ids.len();
-            merger.merge(self, piece, ids);
-            self.short_pieces.insert(hash, &words, &ids[before..]);
-        }
-    }
-
-    #[inline(never)]
-    fn encode_long(&self, text: &[u8], start: usize, end: usize, merger: &mut Merger, ids: &mut Vec<u32>) {
-        let piece = &text[start..end];
-        if piece.len() > self.tokens.longest.max(CACHED_BYTES) {
-            return merger.merge(self, piece, ids);
-        }
+    fn prepare_long(&self, piece: &[u8]) -> Prepared {
         let hash = hash_bytes(piece);
-        if let Some(id) = self.long.get(hash, |id| self.tokens.get(id) == piece) {
+        self.long_pieces.prefetch(hash);
+        Prepared { key: Key::NO_TOKEN, hash }
+    }
+
+    /// Appends the ids of a piece that is not where a short token is looked for first.
+    #[inline(never)]
+    fn encode_missed(&self, piece: &[u8], &Prepared { key, hash }: &Prepared, merger: &mut Merger, ids: &mut Vec<u32>) {
+        let is_short = piece.len() <= KEY_BYTES;
+        let token = match piece.len() {
+            0..=ShortTokens::BYTES => self.short.get(key, hash),
+            _ if is_short => self.long_token(hash_bytes(piece), piece),
+            _ => self.long_token(hash, piece),
+        };
+        if let Some(id) = token {
             return ids.push(id);
         }
-        if piece.len() <= KEY_BYTES {
-            let key = Key::new(text, start, end);
-            return self.encode_short(key, key.hash(), piece, merger, ids);
-        }
-        if piece.len() > CACHED_BYTES {
-            return merger.merge(self, piece, ids);
-        }
-        let words = padded(piece);
-        if !self.long_pieces.get(hash, &words, ids) {
-            let before = ids.len();
+        let before = ids.len();
+        if is_short {
+            let words = [key.low, key.high];
+            if !self.short_pieces.get(hash, &words, ids) {
+                merger.merge(self, piece, ids);
+                self.short_pieces.insert(hash, &words, &ids[before..]);
+            }
+        } else if piece.len() <= CACHED_BYTES {
+            let words = padded(piece);
+            if !self.long_pieces.get(hash, &words, ids) {
+                merger.merge(self, piece, ids);
+                self.long_pieces.insert(hash, &words, &ids[before..]);
+            }
+        } else {
             merger.merge(self, piece, ids);
-            self.long_pieces.insert(hash, &words, &ids[before..]);
+        }
+    }
+
+    /// The token of over [`ShortTokens::BYTES`] that has these bytes.
+    #[inline]
+    fn long_token(&self, hash: u64, piece: &[u8]) -> Option<u32> {
+        match piece.len() > self.tokens.longest {
+            true => None,
+            false => self.long.get(hash, |id| self.tokens.get(id) == piece),
         }
     }
 
@@ -267,9 +330,9 @@ impl Vocabulary {
     }
 
     /// The product of two tokens that stand side by side, or `NONE`.
-    #[inline]
+    #[inline(always)]
     fn product(&self, left: u32, right: u32) -> u32 {
-        self.products.get(left, right)
+        self.recent_pairs.get(&self.products, left, right)
     }
 
     /// Whether merging makes just these two tokens of their joined bytes. It must make each of them of its own.

@@ -18,6 +18,7 @@ mod decode;
 mod fingerprint;
 mod load;
 mod parallel;
+mod segments;
 mod split;
 mod unicode_tables;
 
@@ -42,6 +43,7 @@ pub use decode::Decoder;
 pub struct Tokenizer {
     vocabulary: Arc<bpe::Vocabulary>,
     added: Arc<added::AddedTokens>,
+    segments: Arc<segments::SegmentCache>,
     identity: Arc<Identity>,
 }
 
@@ -95,7 +97,8 @@ impl Tokenizer {
 
     fn new(vocabulary: Arc<bpe::Vocabulary>, added: added::AddedTokens, source: Source) -> Self {
         let identity = Identity { source, fingerprint: OnceLock::new() };
-        Self { vocabulary, added: Arc::new(added), identity: Arc::new(identity) }
+        let segments = segments::SegmentCache::new(segments::DEFAULT_BOUND);
+        Self { vocabulary, added: Arc::new(added), segments: Arc::new(segments), identity: Arc::new(identity) }
     }
 
     /// What the tokenizer can be made of again, in another process too.
@@ -112,6 +115,15 @@ impl Tokenizer {
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(|e| Error::tokenizer(e.to_string()))?;
         Self::from_json(&text)
+    }
+
+    /// The same tokenizer with a segment cache of its own, which keeps at most `bytes`; none keeps nothing.
+    ///
+    /// [`encode_segments`](Self::encode_segments) keeps the ids of segments for the next prompt that has them. Clones
+    /// share a cache, and so do all tokenizers of [`builtin`](Self::builtin) of one version. Without this its bound is
+    /// 32 MiB: of the texts of segments, of their ids at four bytes each, and of 96 bytes for each segment.
+    pub fn with_segment_cache(&self, bytes: usize) -> Self {
+        Self { segments: Arc::new(segments::SegmentCache::new(bytes)), ..self.clone() }
     }
 
     /// Appends the ids of a text, taken by itself, without the added vocabulary.
@@ -133,10 +145,7 @@ impl Tokenizer {
             // SAFETY: the processor has the features that the function needs.
             return unsafe { self.encode_with_avx2(avx2, text, ids) };
         }
-        let mut merger = bpe::Merger::default();
-        split::for_each_piece(text, |start, end| {
-            self.vocabulary.encode_piece(text.as_bytes(), start, end, &mut merger, ids);
-        });
+        self.encode_batches(None::<split::NoWindows>, text, ids);
     }
 
     /// # Safety
@@ -145,14 +154,15 @@ impl Tokenizer {
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2,bmi1,bmi2")]
     unsafe fn encode_with_avx2(&self, avx2: split::Avx2, text: &str, ids: &mut Vec<u32>) {
+        self.encode_batches(Some(avx2), text, ids);
+    }
+
+    #[inline(always)]
+    fn encode_batches(&self, windows: Option<impl split::Classify>, text: &str, ids: &mut Vec<u32>) {
         let mut merger = bpe::Merger::default();
-        let (vocabulary, bytes) = (&*self.vocabulary, text.as_bytes());
-        split::for_each_piece_in_windows(
-            avx2,
-            text,
-            |start, end| vocabulary.prepare_piece(bytes, start, end),
-            |start, end, prepared| vocabulary.encode_prepared(bytes, start, end, prepared, &mut merger, ids),
-        );
+        split::for_each_batch(windows, text, |start, ends| {
+            self.vocabulary.encode_batch(text.as_bytes(), start, ends, &mut merger, ids);
+        });
     }
 
     /// The ids of a prompt, segment by segment: special ones from the added vocabulary, plain ones each by itself.
@@ -162,7 +172,9 @@ impl Tokenizer {
         let mut ids = Vec::new();
         for segment in segments {
             match segment {
-                Segment::Plain(text) => self.encode_plain_into(text, &mut ids),
+                Segment::Plain(text) => {
+                    self.segments.get_or_encode(text, &mut ids, |text, ids| self.encode_plain_into(text, ids));
+                }
                 Segment::Special(spelling) | Segment::Image(spelling) => {
                     ids.push(self.special_id(spelling).ok_or_else(|| {
                         Error::tokenizer(format!(
@@ -180,12 +192,10 @@ impl Tokenizer {
     /// Only for text that no user wrote, or for counting.
     pub fn encode(&self, text: &str) -> Vec<u32> {
         let mut ids = Vec::new();
-        for run in self.added.cut(text) {
-            match run {
-                added::Run::Plain(text) => self.encode_plain_into(text, &mut ids),
-                added::Run::Added(id) => ids.push(id),
-            }
-        }
+        self.added.for_each_run(text, |run| match run {
+            added::Run::Plain(text) => self.encode_plain_into(text, &mut ids),
+            added::Run::Added(id) => ids.push(id),
+        });
         ids
     }
 

@@ -11,7 +11,9 @@
 //! all three. What ends at a number or at the CJK range ends like the text itself.
 
 use super::unicode_tables::{class, Class};
-use window::{low_bits, Classify, WINDOW};
+use window::{low_bits, WINDOW};
+
+pub(super) use window::{Classify, NoWindows};
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -35,81 +37,82 @@ pub(super) const PATTERNS: [&str; 3] = [
     ),
 ];
 
-/// Calls `piece(start, end)` for each piece of a text, in order. Joined they are the text; none is empty.
-#[inline(always)]
-pub(super) fn for_each_piece(text: &str, mut piece: impl FnMut(usize, usize)) {
-    let mut at = 0;
-    while at < text.len() {
-        let end = at + piece_end(&text[at..]);
-        piece(at, end);
-        at = end;
-    }
-}
+/// The most pieces that are handed on at once. More than a window has.
+pub(super) const BATCH: usize = 2 * WINDOW;
 
-/// As [`for_each_piece`], many pieces at once where the text is ASCII.
+/// Calls `batch(start, ends)` for the pieces of a text, in order, up to [`BATCH`] at once: where the first one starts
+/// and where each one ends. Joined the pieces are the text; none is empty.
 ///
-/// `prepare` is called for all pieces of a window, before `piece` is called for the first one with what it gave: it
-/// can ask for the memory that `piece` reads.
+/// With `windows` the pieces of ASCII text are found many at once, without it one by one.
 #[inline(always)]
-pub(super) fn for_each_piece_in_windows<P: Copy + Default>(
-    classify: impl Classify,
-    text: &str,
-    prepare: impl Fn(usize, usize) -> P,
-    mut piece: impl FnMut(usize, usize, P),
-) {
+pub(super) fn for_each_batch(windows: Option<impl Classify>, text: &str, mut batch: impl FnMut(usize, &[usize])) {
     let bytes = text.as_bytes();
-    let mut at = 0;
-    let mut prepared = [P::default(); WINDOW];
-    let mut ends = [0; WINDOW];
-    while at < bytes.len() {
-        let rest = &bytes[at..];
-        let padded;
-        let window = match rest.first_chunk() {
-            Some(window) => window,
-            None => {
-                padded = padded_window(rest);
-                &padded
-            }
-        };
-        let masks = classify.masks(window);
-        let plain = masks.plain();
-        let ends_here = plain as usize >= rest.len();
-        let mut starts = match plain {
-            0 => 0,
-            _ if ends_here => masks.starts() & low_bits(rest.len() as u32) & !1,
-            _ => masks.starts() & masks.certain(plain) & !1,
-        };
-        let is_stuck = starts == 0 || (plain as usize) < WINDOW;
+    let mut ends = [0; BATCH];
+    let (mut start, mut at) = (0, 0);
+    while start < bytes.len() {
         let mut count = 0;
-        let mut start = at;
-        while starts != 0 {
-            let end = at + starts.trailing_zeros() as usize;
-            prepared[count] = prepare(start, end);
-            ends[count] = end;
-            count += 1;
-            start = end;
-            starts &= starts - 1;
-        }
-        for (&end, &prepared) in ends[..count].iter().zip(&prepared) {
-            piece(at, end, prepared);
-            at = end;
-        }
-        if ends_here {
-            piece(at, bytes.len(), prepare(at, bytes.len()));
-            return;
-        }
-        if is_stuck {
-            loop {
-                let end = at + piece_end(&text[at..]);
-                piece(at, end, prepare(at, end));
-                at = end;
+        while at < bytes.len() && count <= BATCH - WINDOW {
+            if let Some(classify) = windows {
+                let is_stuck;
+                (count, is_stuck) = add_window(classify, &bytes[at..], at, &mut ends, count);
+                at = if count > 0 { ends[count - 1] } else { at };
+                if !is_stuck {
+                    continue;
+                }
+            }
+            while at < bytes.len() && count < BATCH {
+                at += piece_end(&text[at..]);
+                ends[count] = at;
+                count += 1;
                 // A window that begins with other characters has nothing to give.
-                if bytes[at..].iter().take(2).all(u8::is_ascii) {
+                if windows.is_some() && bytes[at..].iter().take(2).all(u8::is_ascii) {
                     break;
                 }
             }
         }
+        batch(start, &ends[..count]);
+        start = at;
     }
+}
+
+/// Adds the ends of the pieces in the window that `rest` begins with, which is at `at`, to `count` others. Returns how
+/// many there are then, and whether the next piece has to be found without a window.
+#[inline(always)]
+fn add_window(
+    classify: impl Classify,
+    rest: &[u8],
+    at: usize,
+    ends: &mut [usize; BATCH],
+    mut count: usize,
+) -> (usize, bool) {
+    let padded;
+    let window = match rest.first_chunk() {
+        Some(window) => window,
+        None => {
+            padded = padded_window(rest);
+            &padded
+        }
+    };
+    let masks = classify.masks(window);
+    let plain = masks.plain();
+    let ends_here = plain as usize >= rest.len();
+    let mut starts = match plain {
+        0 => 0,
+        _ if ends_here => masks.starts() & low_bits(rest.len() as u32) & !1,
+        _ => masks.starts() & masks.certain(plain) & !1,
+    };
+    let is_stuck = starts == 0 || (plain as usize) < WINDOW;
+    // There is room for the pieces of a window. The remainder says so without a check.
+    while starts != 0 {
+        ends[count % BATCH] = at + starts.trailing_zeros() as usize;
+        count += 1;
+        starts &= starts - 1;
+    }
+    if ends_here {
+        ends[count % BATCH] = at + rest.len();
+        count += 1;
+    }
+    (count, is_stuck && !ends_here)
 }
 
 /// Whether pieces end between two such characters, whatever stands before and after them. The texts on both sides
@@ -254,17 +257,14 @@ mod tests {
 
     fn ends(text: &str, windows: Option<Avx2>) -> Vec<usize> {
         let mut ends = Vec::new();
-        let mut last = 0;
-        let mut push = |start, end| {
-            assert_eq!(start, last);
-            assert!(start < end);
-            last = end;
-            ends.push(end);
-        };
-        match windows {
-            Some(avx2) => for_each_piece_in_windows(avx2, text, |_, _| (), |start, end, ()| push(start, end)),
-            None => for_each_piece(text, push),
-        }
+        for_each_batch(windows, text, |start, batch| {
+            assert_eq!(start, ends.last().copied().unwrap_or_default());
+            assert!((1..=BATCH).contains(&batch.len()));
+            ends.extend_from_slice(batch);
+        });
+        assert!(
+            ends.windows(2).all(|pair| pair[0] < pair[1]) && ends.last().copied().unwrap_or_default() == text.len()
+        );
         ends
     }
 

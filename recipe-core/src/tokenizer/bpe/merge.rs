@@ -4,12 +4,22 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::{Vocabulary, NONE};
+#[cfg(target_arch = "x86_64")]
+use crate::tokenizer::split::Avx2;
+#[cfg(target_arch = "x86_64")]
+use avx2::{Registers, VectorSlice};
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 
 /// Up to this many bytes are merged by searching for the lowest rank; a longer piece in windows of this size.
 pub(super) const WINDOW: usize = 248;
 
 /// The last bytes of a window decide nothing: what follows may change how they merge.
 const MARGIN: usize = 32;
+
+/// Places of the scratch space: an index of one byte needs no check.
+const PLACES: usize = 256;
 
 /// Borders of one window that are tried before the whole piece is merged at once.
 const TRIES: usize = 8;
@@ -20,28 +30,60 @@ const NO_MERGE: i32 = i32::MAX;
 /// The end of the list of places, in both directions.
 const END: u8 = u8::MAX;
 
-/// Scratch space of merging, reused from piece to piece.
+/// The merges of all places while they are done.
+trait Merges<'m> {
+    /// Takes over the merges of a number of whole groups of eight places.
+    fn new(merges: &'m mut [i32]) -> Self;
+
+    /// The least one.
+    fn least(&self) -> i32;
+
+    /// Changes the one of a place.
+    fn set(&mut self, place: usize, merge: i32);
+}
+
+/// The portable way.
+struct Slice<'m>(&'m mut [i32]);
+
+impl<'m> Merges<'m> for Slice<'m> {
+    #[inline(always)]
+    fn new(merges: &'m mut [i32]) -> Self {
+        Self(merges)
+    }
+
+    #[inline(always)]
+    fn least(&self) -> i32 {
+        self.0.iter().copied().fold(NO_MERGE, i32::min)
+    }
+
+    #[inline(always)]
+    fn set(&mut self, place: usize, merge: i32) {
+        self.0[place] = merge;
+    }
+}
+
+/// Scratch space of merging, reused from piece to piece. Made when the first piece is merged: most texts that are
+/// short have none.
+#[derive(Default)]
 pub(in crate::tokenizer) struct Merger {
-    /// The token at each place. Places that were merged away keep a token that nothing refers to.
-    tokens: [u32; WINDOW],
-    /// The merge of each place with the next one.
-    merges: [i32; WINDOW],
-    previous: [u8; WINDOW],
-    next: [u8; WINDOW],
+    places: Option<Places>,
     window: Vec<u32>,
     next_window: Vec<u32>,
 }
 
-impl Default for Merger {
+/// What is known of each place of a window.
+struct Places {
+    /// The token. Places that were merged away keep one that nothing refers to.
+    tokens: [u32; PLACES],
+    /// The merge with the next place.
+    merges: [i32; PLACES],
+    previous: [u8; PLACES],
+    next: [u8; PLACES],
+}
+
+impl Default for Places {
     fn default() -> Self {
-        Self {
-            tokens: [NONE; WINDOW],
-            merges: [NO_MERGE; WINDOW],
-            previous: [END; WINDOW],
-            next: [END; WINDOW],
-            window: Vec::new(),
-            next_window: Vec::new(),
-        }
+        Self { tokens: [NONE; PLACES], merges: [NO_MERGE; PLACES], previous: [END; PLACES], next: [END; PLACES] }
     }
 }
 
@@ -60,104 +102,7 @@ impl Merger {
 
     /// Appends the ids of up to `WINDOW` bytes.
     fn merge_window(&mut self, vocabulary: &Vocabulary, piece: &[u8], ids: &mut Vec<u32>) {
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") {
-            // SAFETY: the processor has AVX2.
-            return unsafe { self.merge_window_with_avx2(vocabulary, piece, ids) };
-        }
-        self.merge_window_by(least, vocabulary, piece, ids);
-    }
-
-    /// # Safety
-    ///
-    /// The processor must have AVX2.
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2")]
-    unsafe fn merge_window_with_avx2(&mut self, vocabulary: &Vocabulary, piece: &[u8], ids: &mut Vec<u32>) {
-        // SAFETY: the caller promises AVX2.
-        self.merge_window_by(|merges| unsafe { least_with_avx2(merges) }, vocabulary, piece, ids);
-    }
-
-    #[inline(always)]
-    fn merge_window_by(
-        &mut self,
-        least: impl Fn(&[i32]) -> i32,
-        vocabulary: &Vocabulary,
-        piece: &[u8],
-        ids: &mut Vec<u32>,
-    ) {
-        let places = self.start(vocabulary, piece);
-        if places == 0 {
-            return;
-        }
-        let Self { tokens, merges, previous, next, .. } = self;
-        let searched = places.next_multiple_of(8).min(WINDOW);
-        loop {
-            let first = least(&merges[..searched]);
-            if first == NO_MERGE {
-                break;
-            }
-            let at = (first & 0xFF) as usize;
-            let product = (first >> 8) as u32;
-            let gone = next[at] as usize;
-            let after = next[gone];
-            tokens[at] = product;
-            merges[gone] = NO_MERGE;
-            next[at] = after;
-            merges[at] = NO_MERGE;
-            if after != END {
-                previous[after as usize] = at as u8;
-                merges[at] = merge_at(vocabulary.product(product, tokens[after as usize]), at);
-            }
-            let before = previous[at];
-            if before != END {
-                let before = before as usize;
-                merges[before] = merge_at(vocabulary.product(tokens[before], product), before);
-            }
-        }
-        let mut at = 0;
-        while at != END {
-            ids.push(tokens[at as usize]);
-            at = next[at as usize];
-        }
-    }
-
-    /// Sets up the places of a piece and says how many there are: one a byte, or one a character where that is exact.
-    #[inline(always)]
-    fn start(&mut self, vocabulary: &Vocabulary, piece: &[u8]) -> usize {
-        let Self { tokens, merges, previous, next, .. } = self;
-        let mut places = 0;
-        let mut at = 0;
-        // The byte that the place before stands for.
-        let mut byte_before = None;
-        while at < piece.len() {
-            let byte = piece[at];
-            let character = vocabulary.characters.token_at(piece, at);
-            let (token, byte, length) = match character {
-                NONE => (vocabulary.byte_ids[byte as usize], Some(byte), 1),
-                token => (token, None, 3),
-            };
-            if places > 0 {
-                let product = match (byte_before, byte) {
-                    (Some(first), Some(second)) => {
-                        vocabulary.byte_products[usize::from(first) << 8 | usize::from(second)]
-                    }
-                    _ => vocabulary.product(tokens[places - 1], token),
-                };
-                merges[places - 1] = merge_at(product, places - 1);
-            }
-            tokens[places] = token;
-            previous[places] = (places as u8).wrapping_sub(1);
-            next[places] = places as u8 + 1;
-            byte_before = byte;
-            at += length;
-            places += 1;
-        }
-        if places > 0 {
-            next[places - 1] = END;
-            merges[places - 1..places.next_multiple_of(8).min(WINDOW)].fill(NO_MERGE);
-        }
-        places
+        self.places.get_or_insert_default().merge(vocabulary, piece, ids);
     }
 
     /// Appends the ids of a long piece, or says that it could not.
@@ -213,6 +158,110 @@ impl Merger {
     }
 }
 
+impl Places {
+    /// Appends the ids of up to `WINDOW` bytes.
+    fn merge(&mut self, vocabulary: &Vocabulary, piece: &[u8], ids: &mut Vec<u32>) {
+        #[cfg(target_arch = "x86_64")]
+        if let Some(avx2) = Avx2::detect() {
+            // SAFETY: the processor has the features that the function needs.
+            return unsafe { self.merge_with_avx2(avx2, vocabulary, piece, ids) };
+        }
+        let places = self.start(vocabulary, piece);
+        self.merge_places::<Slice<'_>>(places, vocabulary, ids);
+    }
+
+    /// # Safety
+    ///
+    /// The processor must have the named features. A value of [`Avx2`] says that it has.
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2,bmi1,bmi2")]
+    unsafe fn merge_with_avx2(&mut self, _: Avx2, vocabulary: &Vocabulary, piece: &[u8], ids: &mut Vec<u32>) {
+        let places = self.start(vocabulary, piece);
+        match places {
+            0..=8 => self.merge_places::<Registers<1>>(places, vocabulary, ids),
+            9..=16 => self.merge_places::<Registers<2>>(places, vocabulary, ids),
+            17..=32 => self.merge_places::<Registers<4>>(places, vocabulary, ids),
+            _ => self.merge_places::<VectorSlice<'_>>(places, vocabulary, ids),
+        }
+    }
+
+    #[inline(always)]
+    fn merge_places<'m, M: Merges<'m>>(&'m mut self, places: usize, vocabulary: &Vocabulary, ids: &mut Vec<u32>) {
+        if places == 0 {
+            return;
+        }
+        let Self { tokens, merges, previous, next, .. } = self;
+        let mut merges = M::new(&mut merges[..places.next_multiple_of(8)]);
+        loop {
+            let first = merges.least();
+            if first == NO_MERGE {
+                break;
+            }
+            let at = (first & 0xFF) as usize;
+            let product = (first >> 8) as u32;
+            let gone = next[at] as usize;
+            let after = next[gone];
+            tokens[at] = product;
+            merges.set(gone, NO_MERGE);
+            next[at] = after;
+            let mut with_next = NO_MERGE;
+            if after != END {
+                previous[after as usize] = at as u8;
+                with_next = merge_at(vocabulary.product(product, tokens[after as usize]), at);
+            }
+            merges.set(at, with_next);
+            let before = previous[at];
+            if before != END {
+                let before = before as usize;
+                merges.set(before, merge_at(vocabulary.product(tokens[before], product), before));
+            }
+        }
+        let mut at = 0;
+        while at != END {
+            ids.push(tokens[at as usize]);
+            at = next[at as usize];
+        }
+    }
+
+    /// Sets up the places of a piece and says how many there are: one a byte, or one a character where that is exact.
+    #[inline(always)]
+    fn start(&mut self, vocabulary: &Vocabulary, piece: &[u8]) -> usize {
+        let Self { tokens, merges, previous, next, .. } = self;
+        let mut places = 0;
+        let mut at = 0;
+        // The byte that the place before stands for.
+        let mut byte_before = None;
+        while at < piece.len() {
+            let byte = piece[at];
+            let character = vocabulary.characters.token_at(piece, at);
+            let (token, byte, length) = match character {
+                NONE => (vocabulary.byte_ids[byte as usize], Some(byte), 1),
+                token => (token, None, 3),
+            };
+            if places > 0 {
+                let product = match (byte_before, byte) {
+                    (Some(first), Some(second)) => {
+                        vocabulary.byte_products[usize::from(first) << 8 | usize::from(second)]
+                    }
+                    _ => vocabulary.product(tokens[places - 1], token),
+                };
+                merges[places - 1] = merge_at(product, places - 1);
+            }
+            tokens[places] = token;
+            previous[places] = (places as u8).wrapping_sub(1);
+            next[places] = places as u8 + 1;
+            byte_before = byte;
+            at += length;
+            places += 1;
+        }
+        if places > 0 {
+            next[places - 1] = END;
+            merges[places - 1..places.next_multiple_of(8)].fill(NO_MERGE);
+        }
+        places
+    }
+}
+
 #[inline]
 fn merge_at(product: u32, place: usize) -> i32 {
     if product == NONE {
@@ -220,32 +269,6 @@ fn merge_at(product: u32, place: usize) -> i32 {
     } else {
         (product << 8) as i32 | place as i32
     }
-}
-
-/// The least merge.
-fn least(merges: &[i32]) -> i32 {
-    merges.iter().copied().fold(NO_MERGE, i32::min)
-}
-
-/// As [`least`], of a number of whole groups of eight.
-///
-/// # Safety
-///
-/// The processor must have AVX2.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-#[inline]
-unsafe fn least_with_avx2(merges: &[i32]) -> i32 {
-    use std::arch::x86_64::*;
-
-    let mut least = _mm256_set1_epi32(NO_MERGE);
-    for group in merges.chunks_exact(8) {
-        // SAFETY: a group is as long as what is read.
-        least = _mm256_min_epi32(least, unsafe { _mm256_loadu_si256(group.as_ptr().cast()) });
-    }
-    let least = _mm_min_epi32(_mm256_castsi256_si128(least), _mm256_extracti128_si256::<1>(least));
-    let least = _mm_min_epi32(least, _mm_shuffle_epi32::<0b01_00_11_10>(least));
-    _mm_cvtsi128_si32(_mm_min_epi32(least, _mm_shuffle_epi32::<0b10_11_00_01>(least)))
 }
 
 /// A token of a long piece: a linked list in place, so that a merge moves nothing.

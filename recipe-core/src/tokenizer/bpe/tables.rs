@@ -4,13 +4,15 @@
 //! is bounded by the longest row of filled places in the table, whatever it looks for. The highest bits of a hash
 //! choose the place: in a product they depend on all bits.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use super::NONE;
 
 /// Ids have this many bits, so that an id and what it is filed under fit into one slot.
 pub(in crate::tokenizer) const ID_BITS: u32 = 20;
 
 /// A piece of up to 15 bytes as two words: its bytes, zeros, and its length in the last four bits.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(super) struct Key {
     pub(super) low: u64,
     pub(super) high: u64,
@@ -20,18 +22,35 @@ pub(super) struct Key {
 pub(super) const KEY_BYTES: usize = 15;
 
 impl Key {
+    /// The key of no piece, with a length that no short token has.
+    pub(super) const NO_TOKEN: Self = Self { low: 0, high: u64::MAX };
+
+    /// This many bytes are read for a key.
+    pub(super) const READ: usize = 16;
+
     /// The key of `text[start..end]`, which has 1 to 15 bytes.
+    ///
+    /// # Safety
+    ///
+    /// There must be [`Key::READ`] bytes from `start` on.
+    #[inline(always)]
+    pub(super) unsafe fn new(text: &[u8], start: usize, end: usize) -> Self {
+        debug_assert!(start + Self::READ <= text.len() && end - start <= KEY_BYTES);
+        // SAFETY: the caller promises that these bytes are there.
+        let bytes = unsafe { text.as_ptr().add(start).cast::<[u8; Self::READ]>().read_unaligned() };
+        Self::from_bytes(bytes, end - start)
+    }
+
+    /// As [`Key::new`], anywhere in a text.
     #[inline]
-    pub(super) fn new(text: &[u8], start: usize, end: usize) -> Self {
-        let length = end - start;
-        let bytes = if text.len() >= 16 && start <= text.len() - 16 {
-            // SAFETY: there are 16 bytes from `start` on.
-            unsafe { text.as_ptr().add(start).cast::<[u8; 16]>().read_unaligned() }
-        } else {
-            let mut padded = [0; 16];
-            padded[..length].copy_from_slice(&text[start..end]);
-            padded
-        };
+    pub(super) fn at_end(text: &[u8], start: usize, end: usize) -> Self {
+        let mut bytes = [0; Self::READ];
+        bytes[..end - start].copy_from_slice(&text[start..end]);
+        Self::from_bytes(bytes, end - start)
+    }
+
+    #[inline(always)]
+    fn from_bytes(bytes: [u8; Self::READ], length: usize) -> Self {
         let word = u128::from_le_bytes(bytes) & MASKS[length & 15];
         Self { low: word as u64, high: (word >> 64) as u64 | (length as u64) << 60 }
     }
@@ -84,22 +103,14 @@ impl ShortTokens {
         self.slots[slot] = (key.low, key.high | u64::from(id) << Self::ID_SHIFT);
     }
 
-    /// Asks for the memory that a look-up with this hash reads.
+    /// What looks tokens up in the first place where they can be.
     #[inline(always)]
-    pub(super) fn prefetch(&self, hash: u64) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
-            let slot = &self.slots[(hash >> self.shift) as usize];
-            // SAFETY: the place may be read; asking for it has no other effect.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(slot).cast()) };
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = hash;
+    pub(super) fn view(&self) -> ShortTokensView<'_> {
+        ShortTokensView { slots: &self.slots, shift: self.shift }
     }
 
     /// The token with this key, whose hash the caller knows.
-    #[inline(always)]
+    #[inline]
     pub(super) fn get(&self, key: Key, hash: u64) -> Option<u32> {
         let mask = self.slots.len() - 1;
         let mut slot = (hash >> self.shift) as usize;
@@ -113,6 +124,33 @@ impl ShortTokens {
             }
             slot = (slot + 1) & mask;
         }
+    }
+}
+
+/// A table of tokens in registers.
+#[derive(Clone, Copy)]
+pub(super) struct ShortTokensView<'a> {
+    slots: &'a [(u64, u64)],
+    shift: u32,
+}
+
+impl ShortTokensView<'_> {
+    /// Asks for the memory that a look-up with this hash reads.
+    #[inline(always)]
+    pub(super) fn prefetch(self, hash: u64) {
+        prefetch(self.slots.as_ptr().wrapping_add((hash >> self.shift) as usize));
+    }
+
+    /// The token with this key, whose hash the caller knows, if it is in the first place where it can be.
+    ///
+    /// Tokens are filed in the order of their ids, which is about that of how often they occur: most are there.
+    #[inline(always)]
+    pub(super) fn get_first(self, key: Key, hash: u64) -> Option<u32> {
+        debug_assert!(((hash >> self.shift) as usize) < self.slots.len());
+        // SAFETY: there are as many places as the bits that the shift leaves can say.
+        let &(low, high) = unsafe { self.slots.get_unchecked((hash >> self.shift) as usize) };
+        let is_found = low == key.low && high & !ShortTokens::ID_MASK == key.high;
+        is_found.then_some(((high & ShortTokens::ID_MASK) >> ShortTokens::ID_SHIFT) as u32)
     }
 }
 
@@ -130,6 +168,12 @@ impl Products {
     pub(super) fn new(capacity: usize) -> Self {
         let (slots, shift) = slots_for(capacity);
         Self { slots: vec![Self::FREE; slots], shift }
+    }
+
+    /// Asks for the memory where a pair is filed.
+    #[inline]
+    pub(super) fn prefetch(&self, left: u32, right: u32) {
+        prefetch(self.slots.as_ptr().wrapping_add((hash_word(pair(left, right)) >> self.shift) as usize));
     }
 
     /// Files a pair. It must not be there yet.
@@ -159,6 +203,41 @@ impl Products {
             }
             slot = (slot + 1) & mask;
         }
+    }
+}
+
+/// The products of pairs that were asked for lately, or that they have none: a small table, so that it stays in a
+/// cache near the core, where [`Products`] does not. Threads share it; each slot is one word, so none waits.
+pub(super) struct RecentPairs {
+    /// A pair and its product as in [`Products`], and whether this is known. Zero in a free slot.
+    slots: Box<[AtomicU64]>,
+}
+
+impl RecentPairs {
+    const SLOTS: usize = 1 << 13;
+    const KNOWN: u64 = 1 << 62;
+    const NO_PRODUCT: u64 = 1 << 63;
+
+    pub(super) fn new() -> Self {
+        Self { slots: (0..Self::SLOTS).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// The product of two tokens, or `NONE`, as [`Products::get`] says.
+    #[inline(always)]
+    pub(super) fn get(&self, products: &Products, left: u32, right: u32) -> u32 {
+        let known = pair(left, right) << ID_BITS | Self::KNOWN;
+        let slot = &self.slots[(hash_word(pair(left, right)) >> (u64::BITS - Self::SLOTS.trailing_zeros())) as usize];
+        let rest = slot.load(Ordering::Relaxed) ^ known;
+        if rest >> ID_BITS == 0 {
+            return rest as u32;
+        }
+        if rest == Self::NO_PRODUCT {
+            return NONE;
+        }
+        let product = products.get(left, right);
+        let found = if product == NONE { Self::NO_PRODUCT } else { product.into() };
+        slot.store(known | found, Ordering::Relaxed);
+        product
     }
 }
 
@@ -206,6 +285,19 @@ impl IdTable {
         }
         None
     }
+}
+
+/// Asks for memory that is soon to be read.
+#[inline(always)]
+pub(super) fn prefetch<T>(address: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+        // SAFETY: asking for memory has no effect that a program can see, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }
 
 /// The number of slots, and how far to shift a hash for one of them.

@@ -1,6 +1,7 @@
 //! The classes of a window with the instructions of AVX2, 32 bytes at once. Knows no pieces.
 
 use std::arch::x86_64::*;
+use std::sync::OnceLock;
 
 use super::window::{Classify, Masks, WINDOW};
 
@@ -9,11 +10,18 @@ use super::window::{Classify, Masks, WINDOW};
 pub(in crate::tokenizer) struct Avx2(());
 
 impl Avx2 {
-    /// `None` on a processor without AVX2.
+    /// `None` on a processor without AVX2, and in a process whose environment says `RECIPE_SIMD=off`: that takes the
+    /// portable way everywhere, which gives the same ids.
     #[inline]
     pub(in crate::tokenizer) fn detect() -> Option<Self> {
-        (is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi1") && is_x86_feature_detected!("bmi2"))
-            .then_some(Self(()))
+        static IS_THERE: OnceLock<bool> = OnceLock::new();
+        let is_there = *IS_THERE.get_or_init(|| {
+            std::env::var_os("RECIPE_SIMD").is_none_or(|value| value != "off")
+                && is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("bmi1")
+                && is_x86_feature_detected!("bmi2")
+        });
+        is_there.then_some(Self(()))
     }
 }
 
