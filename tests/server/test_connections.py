@@ -1,6 +1,7 @@
 """Clients that go away, dawdle or send half a request; and the end of the server."""
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from deepseek_recipe import ModelVersion, ReasoningSealer
 from deepseek_recipe.adapters import TokenDelta
 from deepseek_recipe.adapters.replay import ReplayEngine, ReplayOutput
 from deepseek_recipe.server import serve as serving
@@ -182,7 +184,9 @@ def test_process(tmp_path: Any) -> None:
     """The command: it says where it is, takes keys, and shuts down at SIGTERM."""
     keys = tmp_path / "keys"
     keys.write_text("# ours\nsecret\n", encoding="utf-8")
+    (tmp_path / "seal").write_text("ab" * 32 + "\n" + "cd" * 32, encoding="utf-8")
     options = ["--port", "0", "--pace", "0", "--api-key-file", str(keys), "--store", f"sqlite:{tmp_path / 'store'}"]
+    options += ["--seal-key-file", str(tmp_path / "seal")]
     process = subprocess.Popen(
         [sys.executable, "-m", "deepseek_recipe", "serve", *options],
         stdout=subprocess.PIPE,
@@ -206,13 +210,17 @@ def test_process(tmp_path: Any) -> None:
             refused = await reader.read()
             writer.close()
             header = "Authorization: Bearer secret"
-            reader, writer = await post(port, RESPONSES, BODIES[RESPONSES], "Connection: close", header)
+            sealed = {**BODIES[RESPONSES], "include": ["reasoning.encrypted_content"]}
+            reader, writer = await post(port, RESPONSES, sealed, "Connection: close", header)
             served = await reader.read()
             writer.close()
             return refused, served
 
         refused, served = run(test())
         assert b" 401 " in refused[:20] and b" 200 " in served[:20]
+        (item, _) = json.loads(served.partition(b"\r\n\r\n")[2])["output"]
+        sealer = ReasoningSealer(bytes.fromhex("ab" * 32))
+        assert sealer.open(item["encrypted_content"], ModelVersion.DeepseekV41Flash) == item["content"][0]["text"]
     finally:
         process.send_signal(signal.SIGTERM)
         _, log = process.communicate(timeout=20)
@@ -229,6 +237,8 @@ def test_process(tmp_path: Any) -> None:
         (["--engine", "http://127.0.0.1:9"], "no engine answers at http://127.0.0.1:9"),
         (["--store", "no"], "unknown store 'no'"),
         (["--api-key-file", "/no/file"], "/no/file"),
+        (["--seal-key-file", __file__], "expected keys of 64 hexadecimal digits"),
+        (["--seal-key-file", os.devnull], "expected keys of 64 hexadecimal digits"),
     ],
 )
 def test_process_that_cannot_start(options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

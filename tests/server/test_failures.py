@@ -2,12 +2,13 @@
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from deepseek_recipe.adapters import RequestError, TokenDelta
 from deepseek_recipe.adapters.replay import ReplayEngine
+from deepseek_recipe.server import Files
 from deepseek_recipe.server.job import Job
 from support import BODIES, CHAT, DIED, END, MESSAGES, RESPONSES, THOUGHT, Scripted, events, run, serving
 
@@ -70,6 +71,73 @@ def test_too_large(path: str) -> None:
             assert (await client.post(path, json=BODIES[path])).status_code == 200
 
     run(test())
+
+
+@pytest.mark.parametrize("depth", [130, 500, 1000, 1020, 100_000])
+def test_nesting(depth: int) -> None:
+    """Also where the body is read in Python, because something in it is dealt with there."""
+    deep = b"[" * depth + b"]" * depth
+    contents = b'[{"content":' * (depth // 2) + b"1" + b"}]" * (depth // 2)
+    bodies = {
+        CHAT: b'{"model":"m","messages":%s}' % contents,
+        MESSAGES: b'{"model":"m","messages":[],"context_management":{"edits":[]},"a":%s}' % deep,
+        RESPONSES: b'{"model":"m","input":"Hi","background":true,"a":%s}' % deep,
+    }
+
+    async def test() -> None:
+        async with serving(files=Files(Hook())) as (client, _):
+            for path, body in bodies.items():
+                reply = await client.post(path, content=body)
+                assert reply.status_code == 400, reply.text
+                message_of(path, reply.json())
+
+    run(test())
+
+
+def test_numbers() -> None:
+    """Those that JSON has keep their digits, also where the body is changed on its way."""
+
+    async def test() -> None:
+        async with serving() as (client, _):
+            good = ("1" * 5000, "-" + "7" * 30, "0.1")
+            for number in ("1e999", "-1e999", "NaN", "Infinity", *good):
+                for further in ("", ',"background":true'):
+                    parameters = f'{{"type":"object","minimum":{number}}}'
+                    tools = f'[{{"type":"function","name":"f","parameters":{parameters}}}]'
+                    body = f'{{"model":"m","input":"Hi","tools":{tools}{further}}}'
+                    reply = await client.post(RESPONSES, content=body)
+                    assert reply.status_code == (200 if number in good else 400), reply.text
+                    assert number not in good or f'"minimum":{number}' in reply.text
+
+    run(test())
+
+
+def test_half_a_surrogate_pair() -> None:
+    """Clients send it where they cut a text. What is dealt with in Python is dealt with all the same."""
+    said = r'"cut \ud83d"'
+    bodies = {
+        MESSAGES: f'{{"model":"m","messages":[{{"role":"user","content":{said}}}],"context_management":{{}}}}',
+        RESPONSES: f'{{"model":"m","input":{said},"metadata":{{"a":"b"}}}}',
+    }
+
+    async def test() -> None:
+        async with serving(ReplayEngine()) as (client, _):
+            for path, body in bodies.items():
+                reply = await client.post(path, content=body)
+                assert reply.status_code == 200 and "cut \ufffd" in reply.text, reply.text
+            made = reply.json()
+            assert made["metadata"] == {"a": "b"}
+            body = f'{{"model":"m","input":{said},"previous_response_id":"{made["id"]}"}}'
+            assert (await client.post(RESPONSES, content=body)).status_code == 200
+
+    run(test())
+
+
+class Hook:
+    """Knows no file."""
+
+    async def resolve(self, file_id: str, owner: str) -> None:
+        return None
 
 
 def test_compressed_bodies_and_unknown_paths() -> None:
@@ -138,6 +206,10 @@ BROKEN: dict[str, tuple[tuple[Any, ...], str]] = {
         (THOUGHT, TokenDelta([400], [(0.0, []), (0.0, [])])),
         "the engine's log probabilities are not one an id",
     ),
+    "reason": (
+        (THOUGHT, TokenDelta((), finish_reason=cast(Any, "tired"))),
+        "the engine ended for no known reason",
+    ),
     "aborts": ((THOUGHT, TokenDelta((), finish_reason="abort")), "the engine aborted the request"),
     "hangs": ((THOUGHT, 20.0), "the engine stopped giving output"),
 }
@@ -169,6 +241,22 @@ def test_engine_fails_in_the_middle(path: str, broken: str) -> None:
             assert "secret" not in reply.text + whole.text
             assert gateway.slots.running == 0 and not gateway.jobs
             assert len(engine.closed) == len(engine.requests) == 2
+
+    run(test())
+
+
+@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.parametrize("broken", ["dies", "bug", "id", "negative id", "logprobs", "reason"])
+def test_engine_fails_at_once(path: str, broken: str) -> None:
+    """There is nothing yet that a stream could go on from."""
+    script, message = BROKEN[broken]
+
+    async def test() -> None:
+        async with serving(Scripted(script[-1])) as (client, _):
+            for stream in (False, True):
+                reply = await client.post(path, json={**BODIES[path], "stream": stream})
+                assert reply.status_code == 500
+                assert message_of(path, reply.json()) == message
 
     run(test())
 

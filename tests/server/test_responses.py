@@ -14,6 +14,7 @@ import deepseek_recipe as d
 from deepseek_recipe.adapters import EngineAdapter, TokenDelta
 from deepseek_recipe.adapters.replay import ReplayEngine, ReplayOutput
 from deepseek_recipe.server import Gateway, MemoryStore, ResponseStore, SqliteStore, StoredResponse
+from deepseek_recipe.server.jsontext import dump, load
 from support import DIED, RESPONSES, THOUGHT, Scripted, events, run, serving
 
 each = pytest.mark.parametrize("kind", ["memory", "sqlite"])
@@ -282,6 +283,23 @@ def test_background_that_fails(kind: str, tmp_path: Path, script: Any) -> None:
     run(test())
 
 
+def test_store_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """The answer is given all the same."""
+
+    class Full(MemoryStore):
+        async def put(self, stored: StoredResponse) -> None:
+            raise OSError("the disk is full")
+
+    async def test() -> None:
+        async with serving(store=Full()) as (client, _):
+            assert (await create(client))["output"][1]["content"][0]["text"] == "Said."
+            reply = await client.post(RESPONSES, json={"model": "m", "input": "Hi", "stream": True})
+            assert events(reply.text)[-1]["type"] == "response.completed"
+
+    run(test())
+    assert [record.getMessage() for record in caplog.records].count("an answer could not be kept") == 2
+
+
 def test_requests_that_contradict_themselves() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"background": True, "store": False}, "store"),
@@ -316,7 +334,7 @@ def test_without_a_store() -> None:
 
 
 def stored(id: str, owner: str = "o", text: str = "", **fields: Any) -> StoredResponse:
-    item = {"type": "message", "wide": 123456789012345678901234567890, "text": text + "\ud800"}
+    item = load(f'{{"type": "message", "wide": 123456789012345678901234567890, "small": 1.50, "text": "{text}"}}')
     return StoredResponse(id, owner, [item], {"id": id, "status": "completed", "output": []}, **fields)
 
 
@@ -326,7 +344,9 @@ def test_store(kind: str, tmp_path: Path) -> None:
         store = new_store(kind, tmp_path, ttl=100)
         one = stored("1")
         await store.put(one)
-        assert await store.get("1", "o") == one
+        found = await store.get("1", "o")
+        assert found is not None and dump(found.input) == dump(one.input) and found.response == one.response
+        assert b'"wide":123456789012345678901234567890,"small":1.50' in dump(found.input)
         assert await store.get("1", "other") is None and not await store.delete("1", "other")
         await store.append("1", "o", [b"a", b"b"])
         await store.append("1", "other", [b"x"])

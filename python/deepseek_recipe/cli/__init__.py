@@ -56,6 +56,11 @@ def _add_serve(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--api-key-file", metavar="FILE")
     command.add_argument(
+        "--seal-key-file",
+        metavar="FILE",
+        help="keys that seal reasoning, 64 hexadecimal digits a line, the newest first",
+    )
+    command.add_argument(
         "--store", default="memory", metavar="STORE", help="of responses: memory (default), sqlite:FILE or none"
     )
     command.add_argument("--record", metavar="FILE", help="append the engine's outputs, for replay:FILE")

@@ -20,9 +20,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from . import playground
 from .errors import ApiError, Dialect
 from .gateway import Gateway
+from .jsontext import dump
 from .responders import json_response
 from .routes import chat, messages, models, operations, responses, tokens
-from .sse import dump
 from .tracing import span
 
 _log = logging.getLogger("deepseek_recipe.server")

@@ -16,9 +16,10 @@ from starlette.types import Receive, Scope, Send
 from .gateway import Call, Gateway
 from .generation import Generation
 from .job import Job
+from .jsontext import dump
 from .responders import STREAM_HEADERS, json_response
 from .settings import Settings
-from .sse import COMMENT, dump, split
+from .sse import COMMENT, split
 from .store import ResponseStore, StoredResponse
 
 _POLL = 0.05

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any, Literal, TypeAlias, cast
 
-import orjson
-
 from .._native import ConversionError
 from ..adapters import RequestError, RequestErrorKind
+from .jsontext import dump
 
 Dialect: TypeAlias = Literal["openai", "anthropic"]
 """The two forms of errors: Chat Completions and Responses share one."""
@@ -69,13 +68,13 @@ class ApiError(Exception):
     def sse(self, protocol: str, request_id: str) -> bytes:
         """The only event of a stream that failed before its first one (protocols' own forms)."""
         if protocol == "messages":
-            return b"event: error\ndata: " + orjson.dumps(self.body("anthropic", request_id)) + b"\n\n"
+            return b"event: error\ndata: " + dump(self.body("anthropic", request_id)) + b"\n\n"
         body = self.body("openai", request_id)
         if protocol == "responses":
             error = body["error"]
             event = {"type": "error", "code": error["code"], "message": error["message"], "param": error["param"]}
-            return b"event: error\ndata: " + orjson.dumps({**event, "sequence_number": 0}) + b"\n\n"
-        return b"data: " + orjson.dumps(body) + b"\n\n"
+            return b"event: error\ndata: " + dump({**event, "sequence_number": 0}) + b"\n\n"
+        return b"data: " + dump(body) + b"\n\n"
 
 
 def of_refusal(error: ConversionError | ValueError) -> ApiError:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -52,19 +51,20 @@ class Files:
         self._resolver = resolver
         self._extractor = extractor
 
-    async def resolve(
-        self, body: bytes | dict[str, Any], fields: dict[str, Any], protocol: ProtocolName, owner: str
-    ) -> bytes | dict[str, Any]:
-        """The request with its files in it. Raises `ApiError` for one that is not found or too large."""
-        if self._resolver is None and self._extractor is None:
-            return body
-        turns = "input" if protocol == "responses" else "messages"
-        if not isinstance(fields.get(turns), list):
-            return body
-        request: dict[str, Any] = json.loads(body) if isinstance(body, bytes) else body
-        work = _Work(self._resolver, self._extractor, owner)
-        await work.walk(request[turns], turns)
-        return request
+    def wants(self, fields: dict[str, Any], protocol: ProtocolName) -> bool:
+        """Whether there is anything to look for, and something to look into."""
+        hooks = self._resolver is not None or self._extractor is not None
+        return hooks and isinstance(fields.get(_turns(protocol)), list)
+
+    async def resolve(self, request: dict[str, Any], protocol: ProtocolName, owner: str) -> None:
+        """Puts the files into a request. Raises `ApiError` for one that is not found or too large, and
+        `RecursionError` for nesting."""
+        turns = _turns(protocol)
+        await _Work(self._resolver, self._extractor, owner).walk(request[turns], turns)
+
+
+def _turns(protocol: ProtocolName) -> str:
+    return "input" if protocol == "responses" else "messages"
 
 
 class _Work:

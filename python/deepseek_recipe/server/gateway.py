@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-import orjson
 from starlette.requests import ClientDisconnect, Request
 
 from .._native import ConversionError, ConversionOptions, ReasoningSealer
@@ -24,6 +23,7 @@ from .errors import ApiError, of_refusal
 from .files import Files
 from .generation import Edit, Generation
 from .job import Job
+from .jsontext import dump, load, members
 from .limits import Keys, Slots
 from .metrics import Metrics, how_ended
 from .settings import Settings
@@ -51,13 +51,19 @@ class Call:
     trace: Mapping[str, str]
     """The headers of a trace, for the engine."""
 
+    def parsed(self) -> dict[str, Any]:
+        """The body to change, as a new object by `jsontext.load`. Raises `ApiError` for nesting."""
+        try:
+            return load(self.body)
+        except RecursionError:
+            raise _too_deep() from None
+
 
 class Gateway:
     """What serves requests. Call `start` before the first and `aclose` behind the last.
 
     `store` keeps responses for `previous_response_id` and background work; without one, requests that need it are
-    refused. `files` reads documents and file ids. `sealer` seals reasoning. Raises nothing; `start` raises
-    `EngineUnavailable`.
+    refused. `files` reads documents and file ids. `sealer` seals reasoning for clients that carry it.
     """
 
     def __init__(
@@ -119,7 +125,7 @@ class Gateway:
         owner = self.authorize(request)
         body = await self._body(request)
         trace = headers_for_engine(request.headers)
-        return Call(request.state.request_id, owner, body, _members(body), trace)
+        return Call(request.state.request_id, owner, body, members(body), trace)
 
     def authorize(self, request: Request) -> str:
         """Who asks. Raises `ApiError` with 401."""
@@ -131,7 +137,7 @@ class Gateway:
         if request.headers.get("content-encoding", "identity") != "identity":
             raise ApiError(415, "Compressed request bodies are not supported.")
         length = request.headers.get("content-length", "")
-        if length.isdecimal() and int(length) > limit:
+        if length.isdecimal() and (len(length) > 18 or int(length) > limit):
             raise too_large
 
         async def read() -> bytes:
@@ -158,11 +164,21 @@ class Gateway:
         call: Call,
         previous: tuple[Ids, Ids] | None = None,
     ) -> Encoded:
-        """A request's ids; `previous` as in `Recipe.encode`. Raises `ApiError`."""
-        body = await self.files.resolve(body, call.fields, protocol, call.owner)
+        """A request's ids. `body` is the call's own, or what became of `Call.parsed`; `previous` as in `Recipe.encode`.
+
+        Raises `ApiError`.
+        """
+        try:
+            text = body if isinstance(body, bytes) else dump(body)
+            if self.files.wants(call.fields, protocol):
+                request = load(text)
+                await self.files.resolve(request, protocol, call.owner)
+                text = dump(request)
+        except RecursionError:
+            raise _too_deep() from None
 
         def run() -> Encoded:
-            return self.recipe.encode(body, protocol=protocol, previous=previous)
+            return self.recipe.encode(text, protocol=protocol, previous=previous)
 
         try:
             encoded = run() if len(call.body) <= _INLINE else await asyncio.to_thread(run)
@@ -178,7 +194,6 @@ class Gateway:
         encoded: Encoded,
         call: Call,
         *,
-        id: str | None = None,
         edit: Edit | None = None,
         on_finish: Callable[[Generation], Awaitable[None]] | None = None,
     ) -> list[Generation]:
@@ -189,7 +204,7 @@ class Gateway:
             raise of_refusal(error) from error
         options = encoded.inference_options
         seed = options.seed
-        first = encoded.reply(id=id)
+        first = encoded.reply()
         made: list[Generation] = []
         for index in range(options.n):
             sampling = SamplingSpec(
@@ -249,12 +264,8 @@ _FURTHER_SAMPLING = (
 )
 
 
-def _members(body: bytes) -> dict[str, Any]:
-    try:
-        fields = orjson.loads(body)
-    except orjson.JSONDecodeError:
-        return {}
-    return cast("dict[str, Any]", fields) if isinstance(fields, dict) else {}
+def _too_deep() -> ApiError:
+    return ApiError(400, "invalid JSON request: recursion limit exceeded")
 
 
 def _cache_salt(call: Call) -> str | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import re
 from pathlib import Path
 
-from .._native import ModelVersion
+from .._native import ModelVersion, ReasoningSealer
 from ..adapters import EngineAdapter
 from ..adapters.replay import Recorder
 from ..adapters.select import open_engine
@@ -21,7 +22,8 @@ from .store import MemoryStore, ResponseStore, SqliteStore
 def run(options: argparse.Namespace, version: ModelVersion) -> None:
     """Serves until it is told to stop. Raises `OSError`, `ValueError` and `EngineUnavailable` with what is wrong."""
     store = _store(options.store)
-    keys = [*options.api_key, *_keys(options.api_key_file)]
+    sealer = _sealer(options.seal_key_file)
+    keys = [*options.api_key, *_lines(options.api_key_file)]
     settings = Settings(
         model=version,
         api_keys=tuple(keys),
@@ -31,13 +33,13 @@ def run(options: argparse.Namespace, version: ModelVersion) -> None:
         expose_docs=not options.no_docs,
     )
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_run(options, version, settings, store))
+        asyncio.run(_run(options, settings, store, sealer))
 
 
 async def _run(
-    options: argparse.Namespace, version: ModelVersion, settings: Settings, store: ResponseStore | None
+    options: argparse.Namespace, settings: Settings, store: ResponseStore | None, sealer: ReasoningSealer | None
 ) -> None:
-    engine = await open_engine(options.engine, version=version, model=options.engine_model, pace=options.pace)
+    engine = await open_engine(options.engine, version=settings.model, model=options.engine_model, pace=options.pace)
     with contextlib.ExitStack() as files:
         if options.record:
             engine = _recorded(engine, options.record, files)
@@ -45,7 +47,7 @@ async def _run(
         host = f"[{options.host}]" if ":" in options.host else options.host
         setup(options.log_level)
         print(f"deepseek-recipe: http://{host}:{listener.getsockname()[1]} (engine: {options.engine})", flush=True)
-        await serve(Gateway(engine, settings, store=store), listener)
+        await serve(Gateway(engine, settings, store=store, sealer=sealer), listener)
 
 
 def _recorded(engine: EngineAdapter, path: str, files: contextlib.ExitStack) -> EngineAdapter:
@@ -63,6 +65,13 @@ def _store(name: str) -> ResponseStore | None:
     return SqliteStore(path)
 
 
-def _keys(path: str | None) -> list[str]:
+def _sealer(path: str | None) -> ReasoningSealer | None:
+    keys = _lines(path)
+    if path is not None and not all(re.fullmatch("[0-9a-fA-F]{64}", key) for key in keys or ("",)):
+        raise ValueError(f"{path}: expected keys of 64 hexadecimal digits, one a line, the newest first")
+    return ReasoningSealer(*(bytes.fromhex(key) for key in keys)) if keys else None
+
+
+def _lines(path: str | None) -> list[str]:
     lines = [] if path is None else Path(path).read_text(encoding="utf-8").split("\n")
     return [line.strip() for line in lines if line.strip() and not line.startswith("#")]

@@ -62,7 +62,8 @@ class Server(uvicorn.Server):
 def bind(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
     """A socket that listens there. With `reuse_port`, several processes share the port and its connections.
 
-    Raises `OSError`, and `ValueError` where the system cannot share a port. A connection whose other end takes nothing for a minute is given up (`TCP_USER_TIMEOUT`).
+    Raises `OSError`, and `ValueError` where the system cannot share a port. A connection whose other end takes nothing
+    for a minute is given up (`TCP_USER_TIMEOUT`).
     """
     if reuse_port and not hasattr(socket, "SO_REUSEPORT"):
         raise ValueError("this system cannot share a port")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from .jsontext import dump, load
+
 COMMENT = b": keep-alive\n\n"
 """Keeps a connection alive in every protocol: clients skip it."""
-
-
-def dump(value: Any) -> bytes:
-    """JSON text. Not by orjson: integers keep their digits, whatever their size."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def split(sent: bytes) -> Iterator[bytes]:
@@ -33,7 +29,7 @@ def edit(sent: bytes, change: Callable[[dict[str, Any]], bool]) -> bytes:
         if not mark:
             edited.append(event)
             continue
-        fields = json.loads(b"{" + data)
+        fields = load(b"{" + data)
         if change(fields):
             edited.append(head + b"data: " + dump(fields) + b"\n\n")
     return b"".join(edited)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sqlite3
 import threading
 import time
@@ -12,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
+
+from .jsontext import dump, load
 
 _Result = TypeVar("_Result")
 
@@ -90,7 +91,7 @@ class MemoryStore:
         if earlier is not None:
             self._size -= earlier.size
             events = earlier.events
-        size = len(_dump(stored.input)) + len(_dump(stored.response)) + sum(map(len, events))
+        size = len(dump(stored.input)) + len(dump(stored.response)) + sum(map(len, events))
         size += len(stored.prompt_ids) + len(stored.output_ids)
         self._kept[key] = _Kept(stored, size, events)
         self._grow(size)
@@ -152,11 +153,6 @@ class _Kept:
     events: list[bytes]
 
 
-def _dump(value: Any) -> bytes:
-    # Not orjson: integers keep their digits, whatever their size.
-    return json.dumps(value, separators=(",", ":")).encode()
-
-
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS responses (
     owner TEXT, id TEXT, previous_id TEXT, background INTEGER, created_at REAL, input BLOB, response BLOB,
@@ -196,8 +192,8 @@ class SqliteStore:
                     stored.previous_id,
                     stored.background,
                     stored.created_at,
-                    _dump(stored.input),
-                    _dump(stored.response),
+                    dump(stored.input),
+                    dump(stored.response),
                     stored.prompt_ids,
                     stored.output_ids,
                 ),
@@ -217,9 +213,7 @@ class SqliteStore:
             if row is None:
                 return None
             input, response, previous_id, background, *others = row
-            return StoredResponse(
-                id, owner, json.loads(input), json.loads(response), previous_id, bool(background), *others
-            )
+            return StoredResponse(id, owner, load(input), load(response), previous_id, bool(background), *others)
 
         return await self._run(get)
 

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from .. import sse
 from ..gateway import Gateway
 from ..generation import Generation
+from ..jsontext import dump, load
 from ..responders import respond
 
 _DONE = b"data: [DONE]\n\n"
@@ -29,10 +30,10 @@ async def create(request: Request) -> Response:
 def _response(generations: Sequence[Generation]) -> str | bytes:
     if len(generations) == 1:
         return generations[0].reply.response_json()
-    responses = [generation.reply.response() for generation in generations]
+    responses = [load(generation.reply.response_json()) for generation in generations]
     choices = [choice for response in responses for choice in response["choices"]]
     usage = _sum([response["usage"] for response in responses])
-    return sse.dump({**responses[0], "choices": choices, "usage": usage})
+    return dump({**responses[0], "choices": choices, "usage": usage})
 
 
 def _sum(usages: Sequence[dict[str, Any]]) -> dict[str, Any]:

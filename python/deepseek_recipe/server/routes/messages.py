@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, cast
 
 from starlette.requests import Request
@@ -10,8 +9,8 @@ from starlette.responses import Response
 
 from ...recipe import Encoded
 from ..gateway import Call, Gateway
+from ..jsontext import dump
 from ..responders import json_response, respond
-from ..sse import dump
 
 _CONTEXT_EDITS = ("clear_tool_uses_", "clear_thinking_", "compact_")
 """Edits that make a long history shorter. Without them the model sees more than it has to, and nothing is lost."""
@@ -37,7 +36,7 @@ async def count_tokens(request: Request) -> Response:
 async def _encode(gateway: Gateway, call: Call) -> Encoded:
     body: bytes | dict[str, Any] = call.body
     if _only_shortens(call.fields.get("context_management")):
-        body = cast("dict[str, Any]", json.loads(call.body))
+        body = call.parsed()
         del body["context_management"]
     return await gateway.encode(body, "messages", call)
 

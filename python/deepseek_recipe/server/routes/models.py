@@ -10,8 +10,8 @@ from starlette.responses import Response
 from ..._native import ModelVersion
 from ..errors import ApiError
 from ..gateway import Gateway
+from ..jsontext import dump
 from ..responders import json_response
-from ..sse import dump
 
 _NAMES: dict[ModelVersion, tuple[tuple[str, str], ...]] = {
     ModelVersion.DeepseekV41Flash: (

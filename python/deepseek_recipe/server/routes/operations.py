@@ -6,9 +6,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..gateway import Gateway
+from ..jsontext import dump
 from ..openapi import document
 from ..responders import json_response
-from ..sse import dump
 
 
 async def health(request: Request) -> Response:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from array import array
 from typing import Any, cast
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..._native import InferenceChunk
+from ...recipe import Encoded, Reply
 from .. import background
 from ..errors import ApiError
 from ..gateway import Call, Gateway
 from ..generation import Generation
 from ..history import History
+from ..jsontext import dump, load
 from ..responders import json_response, respond
-from ..sse import dump, edit
+from ..sse import edit
 from ..store import ResponseStore, StoredResponse
 
 _ECHOED = ("metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "max_tool_calls")
@@ -35,11 +37,13 @@ async def create(request: Request) -> Response:
     on_finish = None if wants.background else keep
     generations = gateway.generations(encoded, call, edit=wants.edit, on_finish=on_finish)
     if wants.background and wants.store is not None:
-        queued = background.with_status(wants.stored(generations[0]), "queued")
+        queued = background.with_status(wants.stored(generations[0], _begun(encoded, generations[0])), "queued")
         return await background.start(gateway, wants.store, call, generations[0], queued, wants.stored, encoded.stream)
-    return await respond(
-        request, gateway, call, encoded, generations, lambda: dump(wants.echo(generations[0].reply.response()))
-    )
+
+    def whole() -> bytes:
+        return dump(wants.echo(load(generations[0].reply.response_json())))
+
+    return await respond(request, gateway, call, encoded, generations, whole)
 
 
 async def count_tokens(request: Request) -> Response:
@@ -104,6 +108,13 @@ async def input_items(request: Request) -> Response:
     return json_response(dump({"object": "list", "data": page, **ids, "has_more": len(items) > len(page)}))
 
 
+def _begun(encoded: Encoded, generation: Generation) -> Reply:
+    """A reply that has said its settings and nothing else."""
+    reply = encoded.reply(id=generation.reply.id)
+    reply.push(InferenceChunk.ready())
+    return reply
+
+
 class _Wants:
     """What a request says besides what the model is told: history, keeping, and what is said back."""
 
@@ -131,7 +142,7 @@ class _Wants:
         """The request with its history in it, and without what was dealt with here."""
         if self._history is None or not (self.previous_id or self.background or b"item_reference" in self._call.body):
             return self._call.body
-        request = self._parsed()
+        request = self._call.parsed()
         request.pop("background", None)
         before: list[dict[str, Any]] = []
         if self.previous_id is not None:
@@ -165,10 +176,10 @@ class _Wants:
             response["usage"]["input_tokens_details"].setdefault("cache_write_tokens", 0)
         return response
 
-    def stored(self, generation: Generation) -> StoredResponse:
-        """What is kept of a response, as it is now."""
-        response = generation.reply.response()
-        items = _items(self._parsed().get("input")) or []
+    def stored(self, generation: Generation, reply: Reply | None = None) -> StoredResponse:
+        """What is kept of a response, as it is now in the generation's reply or in another one."""
+        response: dict[str, Any] = load((reply or generation.reply).response_json())
+        items = _items(self._call.parsed().get("input")) or []
         for number, item in enumerate(items):
             item.setdefault("type", "message")
             item.setdefault("id", f"item_{response['id']}_{number}")
@@ -182,10 +193,6 @@ class _Wants:
             prompt_ids=bytes(array("I", generation.request.prompt_token_ids)),
             output_ids=generation.output_ids.tobytes(),
         )
-
-    def _parsed(self) -> dict[str, Any]:
-        # Not `call.fields`: integers keep their digits here.
-        return json.loads(self._call.body)
 
 
 def _items(given: Any) -> list[dict[str, Any]] | None:

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from ..._native import Tokenizer
 from ..errors import ApiError
 from ..gateway import Gateway
+from ..jsontext import dump
 from ..responders import json_response
-from ..sse import dump
 
 
 async def tokenize(request: Request) -> Response:
