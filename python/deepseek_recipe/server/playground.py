@@ -21,8 +21,9 @@ from ..describe import describe
 from ..recipe import PROTOCOLS, Encoded, FinishReason, ProtocolName, finish_chunk
 from .errors import ApiError, of_refusal
 from .gateway import Call, Gateway
+from .jsontext import dump
 from .responders import json_response
-from .sse import dump, split
+from .sse import split
 
 _FILES = {
     "index.html": "text/html",
