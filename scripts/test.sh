@@ -25,6 +25,7 @@ run "$python" -m pip install --quiet --disable-pip-version-check -r tests/requir
 
 run cargo fmt --all --check
 run cargo clippy --workspace --all-targets --locked -- -D warnings
+run cargo clippy -p recipe-core --no-default-features --locked -- -D warnings
 run cargo test --workspace --locked
 
 # The module that the Python tests load: the same profile as the Rust tests, so that everything is compiled once.

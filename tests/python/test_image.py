@@ -57,9 +57,9 @@ def flat(width: int, height: int) -> bytes:
     return png(width, height, (b"\0" + b"\x64" * width) * height)
 
 
-def error_of(call: Callable[[], object]) -> d.ImageError:
+def error_of(call: Callable[..., object], *arguments: object) -> d.ImageError:
     with pytest.raises(d.ImageError) as raised:
-        call()
+        call(*arguments)
     return raised.value
 
 
@@ -76,7 +76,7 @@ def test_file(case: Any) -> None:
     sides = case["max_dimension_px"], case["low_detail_max_dimension_px"]
     options, expected = d.PreprocessOptions(case["detail"], *sides), case["expect"]
     if "error" in expected:
-        error = error_of(lambda: d.OpenCvImagePreprocessor().preprocess(data, options))
+        error = error_of(d.OpenCvImagePreprocessor().preprocess, data, options)
         assert (error.kind, error.is_retryable) == (expected["error"], False)
         return
     image = d.OpenCvImagePreprocessor().preprocess(data, options)
@@ -104,7 +104,7 @@ def test_sources(case: Any) -> None:
 
     sources, quota, expected = [source(given) for given in case["sources"]], d.ImageQuota(), case["expect"]
     if "error" in expected:
-        error = error_of(lambda: resolver(d).resolve(sources, quota))
+        error = error_of(resolver(d).resolve, sources, quota)
         assert (error.kind, error.is_retryable) == (expected["error"], expected["retryable"])
         assert str(error) == expected["message"]
     else:
@@ -121,7 +121,7 @@ def test_the_first_source_that_fails_is_named() -> None:
         return [d.BytesImageSource(data, path=path) for data, path in given]
 
     def refusal(*given: tuple[bytes, str]) -> tuple[str, str]:
-        error = error_of(lambda: resolver(d).resolve(sources(*given), d.ImageQuota()))
+        error = error_of(resolver(d).resolve, sources(*given), d.ImageQuota())
         return error.kind, str(error).split(":")[0]
 
     good, large = flat(20, 20), b"\x89PNG\r\n\x1a\n" + bytes(30 << 20)
@@ -133,12 +133,12 @@ def test_the_first_source_that_fails_is_named() -> None:
     assert refusal(*[(b"xx", f"p{i}") for i in range(601)]) == ("TooManyImages", "p600")
     for kind, url in [("UrlTooLong", "http://a/" + "é" * 4096), ("InvalidUrl", "ftp://a")]:
         source = d.UrlImageSource(url, path="p1")
-        error = error_of(lambda: resolver(d).resolve([*sources((b"xx", "p0")), source], d.ImageQuota()))  # noqa: B023
+        error = error_of(resolver(d).resolve, [*sources((b"xx", "p0")), source], d.ImageQuota())
         assert (error.kind, str(error).split(":")[0]) == (kind, "p1")
 
 
 def test_a_whole_file_as_a_url_is_not_repeated() -> None:
-    error = error_of(lambda: resolver(d).resolve([d.UrlImageSource("x" * 10_000)], d.ImageQuota()))
+    error = error_of(resolver(d).resolve, [d.UrlImageSource("x" * 10_000)], d.ImageQuota())
     assert str(error) == 'invalid url: "' + "x" * 256 + '"'
 
 
@@ -147,7 +147,7 @@ def test_limits() -> None:
     quota = d.ImageQuota()
     assert len(resolver(d).resolve([d.BytesImageSource(small)] * 14, quota).images) == 14
     # With 15 images the sides may be half as long.
-    error = error_of(lambda: resolver(d).resolve([d.BytesImageSource(wide)], quota))
+    error = error_of(resolver(d).resolve, [d.BytesImageSource(wide)], quota)
     assert (error.kind, quota.image_count()) == ("ImageDimensionsTooLarge", 14)
     assert resolver(d).resolve([d.BytesImageSource(wide)], d.ImageQuota()).images[0].width == 16380
 
@@ -155,7 +155,7 @@ def test_limits() -> None:
         given = d.ImageLimits(**limits)
         strict = d.ImageResolver(d.ReqwestImageFetcher(), d.OpenCvImagePreprocessor(), limits=given)
         sources = [d.BytesImageSource(small)] * count
-        refused = [error_of(lambda: f(sources, d.ImageQuota())) for f in (strict.resolve, strict.measure)]
+        refused = [error_of(f, sources, d.ImageQuota()) for f in (strict.resolve, strict.measure)]
         assert str(refused[0]) == str(refused[1])
         return refused[0].kind
 
@@ -171,13 +171,13 @@ def test_limits() -> None:
 
 def test_only_the_pixels_may_be_broken_when_measured() -> None:
     broken = [d.BytesImageSource(png(640, 480))]
-    assert error_of(lambda: resolver(d).resolve(broken, d.ImageQuota())).kind == "EmptyImage"
+    assert error_of(resolver(d).resolve, broken, d.ImageQuota()).kind == "EmptyImage"
     assert resolver(d).measure(broken, d.ImageQuota()).image_token_adjustment() == 205
 
 
 def test_counting_from_the_header() -> None:
     assert d.image_size(png(640, 480)) == (640, 480)
-    assert error_of(lambda: d.image_size(b"x")).kind == "UnsupportedMediaType"
+    assert error_of(d.image_size, b"x").kind == "UnsupportedMediaType"
     assert [d.image_tokens(640, 480), d.image_tokens(1920, 1080, "low")] == [206, 192]
     assert d.image_tokens(8192, 2) == 393  # Of what WebP can hold, not of 42882 x 42.
     with pytest.raises(d.CalcResizeError):

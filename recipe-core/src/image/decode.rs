@@ -96,6 +96,7 @@ fn is_whole(file: &[u8], format: ImageFormat) -> bool {
     match format {
         ImageFormat::Jpeg => jpeg_has_end(file),
         ImageFormat::Png => png_has_end(file),
+        ImageFormat::WebP => webp_has_end(file),
         _ => true,
     }
 }
@@ -139,6 +140,12 @@ fn png_has_end(file: &[u8]) -> bool {
         rest = behind;
     }
     false
+}
+
+/// A WebP file tells its length, less the eight bytes up to there.
+fn webp_has_end(file: &[u8]) -> bool {
+    let length = file.get(4..8).map(|length| u32::from_le_bytes([length[0], length[1], length[2], length[3]]));
+    length.is_some_and(|length| file.len() as u64 >= u64::from(length) + 8)
 }
 
 /// Brings every kind of pixels to three channels of 8 bits.

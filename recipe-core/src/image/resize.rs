@@ -17,23 +17,32 @@ pub(crate) fn resize(pixels: Pixels, (width, height): (usize, usize)) -> Pixels 
     let mut rows = Rows::new(&pixels, &columns);
     let mut rgb = vec![0; width * height * CHANNELS];
     for (out, taps) in rgb.chunks_exact_mut(width * CHANNELS).zip(taps(pixels.height, height)) {
-        rows.load(taps.sources);
-        let [a, b, c, d] = taps.sources.map(|row| rows.get(row));
+        let places = [0, 1, 2, 3].map(|tap| (taps.first + tap).clamp(MARGIN, pixels.height + MARGIN - 1) - MARGIN);
+        rows.load(places);
+        let [a, b, c, d] = places.map(|row| rows.get(row));
         // The factor is a power of two, so this is exact.
         let [wa, wb, wc, wd] = taps.weights.map(|weight| weight as f32 / (UNIT * UNIT));
         for (((out, a), b), (c, d)) in out.iter_mut().zip(a).zip(b).zip(c.iter().zip(d)) {
             // The order of the sums is the reference's: another one rounds otherwise.
-            let sum = a * wa + (b * wb + (c * wc + d * wd));
-            *out = sum.round_ties_even() as u8;
+            *out = round(a * wa + (b * wb + (c * wc + d * wd)));
         }
     }
     Pixels { width, height, rgb }
 }
 
-/// What one place of the output is made of along one side.
-#[derive(Clone, Copy)]
+/// Rounds to the nearest level, halves to even. Between 2^23 and 2^24 a float has no fraction, so the sum does it, and
+/// faster than a call of `round_ties_even`.
+fn round(value: f32) -> u8 {
+    const WHOLE: f32 = 12_582_912.0;
+    ((value + WHOLE) - WHOLE) as u8
+}
+
+/// How many pixels a filter looks beyond an edge.
+const MARGIN: usize = 2;
+
+/// What one place of the output is made of along one side: four neighbours, the first counted from the margin's start.
 struct Taps {
-    sources: [usize; 4],
+    first: usize,
     weights: [i32; 4],
 }
 
@@ -41,10 +50,10 @@ fn taps(from: usize, to: usize) -> Vec<Taps> {
     let scale = 1.0 / (to as f64 / from as f64);
     let tap = |place: usize| {
         let center = ((place as f64 + 0.5) * scale - 0.5) as f32;
-        let first = center.floor();
-        let source = |step: isize| (first as isize + step).clamp(0, from as isize - 1) as usize;
-        let weights = cubic(center - first).map(|weight| (weight * UNIT).round_ties_even() as i32);
-        Taps { sources: [-1, 0, 1, 2].map(source), weights }
+        let second = center.floor();
+        let weights = cubic(center - second).map(|weight| (weight * UNIT).round_ties_even() as i32);
+        let first = (second as isize - 1 + MARGIN as isize).clamp(0, from as isize) as usize;
+        Taps { first, weights }
     };
     (0..to).map(tap).collect()
 }
@@ -63,13 +72,16 @@ fn cubic(x: f32) -> [f32; 4] {
 struct Rows<'a> {
     pixels: &'a Pixels,
     columns: &'a [Taps],
+    /// A row with its margins.
+    padded: Vec<u8>,
     kept: [(usize, Vec<f32>); 4],
 }
 
 impl<'a> Rows<'a> {
     fn new(pixels: &'a Pixels, columns: &'a [Taps]) -> Self {
         let none = || (usize::MAX, vec![0.0; columns.len() * CHANNELS]);
-        Self { pixels, columns, kept: [none(), none(), none(), none()] }
+        let padded = vec![0; (pixels.width + 2 * MARGIN) * CHANNELS];
+        Self { pixels, columns, padded, kept: [none(), none(), none(), none()] }
     }
 
     /// Rows that are needed at a time are neighbours, so each has a place of its own.
@@ -79,7 +91,8 @@ impl<'a> Rows<'a> {
             let (kept, samples) = &mut self.kept[row % 4];
             if *kept != row {
                 *kept = row;
-                resize_row(&self.pixels.rgb[row * length..][..length], self.columns, samples);
+                pad(&self.pixels.rgb[row * length..][..length], &mut self.padded);
+                resize_row(&self.padded, self.columns, samples);
             }
         }
     }
@@ -89,18 +102,23 @@ impl<'a> Rows<'a> {
     }
 }
 
+/// Repeats the first and the last pixel of a row in its margins.
+fn pad(row: &[u8], padded: &mut [u8]) {
+    let (left, rest) = padded.split_at_mut(MARGIN * CHANNELS);
+    let (middle, right) = rest.split_at_mut(row.len());
+    middle.copy_from_slice(row);
+    left.chunks_exact_mut(CHANNELS).for_each(|pixel| pixel.copy_from_slice(&row[..CHANNELS]));
+    right.chunks_exact_mut(CHANNELS).for_each(|pixel| pixel.copy_from_slice(&row[row.len() - CHANNELS..]));
+}
+
 /// The sums have at most 20 bits, so that they are exact as floats.
-fn resize_row(row: &[u8], columns: &[Taps], out: &mut [f32]) {
-    let pixel = |at: usize| [0, 1, 2].map(|channel| i32::from(row[at * CHANNELS + channel]));
+fn resize_row(padded: &[u8], columns: &[Taps], out: &mut [f32]) {
     for (out, taps) in out.chunks_exact_mut(CHANNELS).zip(columns) {
-        let mut sums = [0; CHANNELS];
-        for (source, weight) in taps.sources.iter().zip(taps.weights) {
-            for (sum, sample) in sums.iter_mut().zip(pixel(*source)) {
-                *sum += sample * weight;
-            }
-        }
-        for (out, sum) in out.iter_mut().zip(sums) {
-            *out = sum as f32;
+        let samples = &padded[taps.first * CHANNELS..][..4 * CHANNELS];
+        let [wa, wb, wc, wd] = taps.weights;
+        for (channel, out) in out.iter_mut().enumerate() {
+            let [a, b, c, d] = [0, 1, 2, 3].map(|tap| i32::from(samples[tap * CHANNELS + channel]));
+            *out = (a * wa + b * wb + c * wc + d * wd) as f32;
         }
     }
 }
@@ -133,8 +151,7 @@ fn average_blocks(pixels: &Pixels, width: usize, height: usize) -> Vec<u8> {
         }
         let four = block_width == 2 && block_height == 2;
         // The reference rounds halves up where it averages four pixels, otherwise to even.
-        let mean =
-            |&sum: &u32| if four { ((sum + 2) >> 2) as u8 } else { (sum as f32 * scale).round_ties_even() as u8 };
+        let mean = |&sum: &u32| if four { ((sum + 2) >> 2) as u8 } else { round(sum as f32 * scale) };
         rgb.extend(sums.iter().map(mean));
     }
     rgb
@@ -159,7 +176,7 @@ fn average_areas(pixels: &Pixels, width: usize, height: usize) -> Vec<u8> {
         sums.iter_mut().zip(&row).for_each(|(sum, sample)| *sum += share.weight * sample);
         if rows.peek().is_none_or(|next| next.to != share.to) {
             let out = &mut rgb[share.to * width * CHANNELS..][..width * CHANNELS];
-            out.iter_mut().zip(&sums).for_each(|(out, sum)| *out = sum.round_ties_even() as u8);
+            out.iter_mut().zip(&sums).for_each(|(out, sum)| *out = round(*sum));
             sums.fill(0.0);
         }
     }
