@@ -290,4 +290,4 @@ impl ReplyStream {
     }
 }
 
-stream!(ReplyStream);
+stream!(ReplyStream, keeps: true);

@@ -218,4 +218,4 @@ impl StreamProcessor {
     }
 }
 
-stream!(StreamProcessor);
+stream!(StreamProcessor, keeps: false);
