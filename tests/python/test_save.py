@@ -157,6 +157,8 @@ def test_bytes_that_are_no_state_are_refused() -> None:
             d.Reply.restore(damaged)
     with pytest.raises(ValueError, match="expected OutputParser, found ChatGenerator"):
         OutputParser.restore(data)
+    with pytest.raises(ValueError, match="a StreamProcessor does not, and this is of the other one"):
+        d.StreamProcessor.restore(data)
     with pytest.raises(ValueError, match="the tokenizer has another vocabulary than the saved one"):
         d.Reply.restore(data, d.Tokenizer.builtin(d.ModelVersion.DeepseekV4Pro))
     with pytest.raises(TypeError):

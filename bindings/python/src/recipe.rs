@@ -343,4 +343,4 @@ impl ReplyStream {
     }
 }
 
-stream!(ReplyStream);
+stream!(ReplyStream, keeps: true);

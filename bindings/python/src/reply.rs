@@ -19,6 +19,7 @@ use recipe_core::request::ConversationRequest as Converted;
 use recipe_core::save::{self, Needs, Reader, Save, Writer};
 use recipe_core::stream::{InferenceChunk, PromptUsage, StreamProcessor};
 use recipe_core::tokenizer::Tokenizer;
+use recipe_core::Error;
 
 use crate::error::raise;
 use crate::lock;
@@ -229,18 +230,23 @@ pub fn output(
     Err(PyTypeError::new_err("expected a protocol chunk generator"))
 }
 
-/// The stream that `Output::save` made these bytes of, whatever its protocol.
-pub fn restore(data: &[u8], needs: Needs) -> recipe_core::Result<Box<dyn Output>> {
-    fn typed<P: Protocol>(data: &[u8], needs: Needs) -> recipe_core::Result<Box<dyn Output>>
+/// The stream that `Output::save` made these bytes of, whatever its protocol. `keeps`: with the complete response.
+pub fn restore(data: &[u8], needs: Needs, keeps: bool) -> recipe_core::Result<Box<dyn Output>> {
+    fn typed<P: Protocol>(data: &[u8], needs: Needs, keeps: bool) -> recipe_core::Result<Box<dyn Output>>
     where
         ChunkOf<'static, P>: Clone,
     {
-        Ok(Box::new(save::load::<Typed<P>>(data, needs)?))
+        let output: Typed<P> = save::load(data, needs)?;
+        if output.response.is_some() == keeps {
+            return Ok(Box::new(output));
+        }
+        let text = "saved state: a reply keeps its response, a StreamProcessor does not, and this is of the other one";
+        Err(Error::argument(text))
     }
     match save::name(data)? {
-        MessagesGenerator::NAME => typed::<Messages>(data, needs),
-        ResponsesGenerator::NAME => typed::<Responses>(data, needs),
-        _ => typed::<Chat>(data, needs),
+        MessagesGenerator::NAME => typed::<Messages>(data, needs, keeps),
+        ResponsesGenerator::NAME => typed::<Responses>(data, needs, keeps),
+        _ => typed::<Chat>(data, needs, keeps),
     }
 }
 

@@ -121,9 +121,10 @@ macro_rules! changing {
     };
 }
 
-/// Such a class whose state is an [`Output`](crate::reply::Output): it is also saved and restored.
+/// Such a class whose state is an [`Output`](crate::reply::Output): it is also saved and restored. `keeps`: the output
+/// has the complete response.
 macro_rules! stream {
-    ($Class:ident) => {
+    ($Class:ident, keeps: $keeps:literal) => {
         $crate::save::forked!($Class);
 
         #[pymethods]
@@ -144,7 +145,7 @@ macro_rules! stream {
                 reasoning_sealer: Option<&Bound<'_, $crate::seal::ReasoningSealer>>,
             ) -> PyResult<Self> {
                 let needs = $crate::save::needs(tokenizer, reasoning_sealer);
-                let output = $crate::reply::restore(data, needs);
+                let output = $crate::reply::restore(data, needs, $keeps);
                 output.map(|output| Self(Mutex::new(output))).map_err(|error| $crate::error::raise(class.py(), error))
             }
 

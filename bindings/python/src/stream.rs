@@ -236,4 +236,4 @@ impl StreamProcessor {
     }
 }
 
-stream!(StreamProcessor);
+stream!(StreamProcessor, keeps: false);
