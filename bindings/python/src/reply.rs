@@ -17,7 +17,7 @@ use recipe_core::reply::responses::{ResponsesEvent, ResponsesGenerator, Response
 use recipe_core::reply::{Chunk, Reply, ReplyStream};
 use recipe_core::request::ConversationRequest as Converted;
 use recipe_core::save::{self, Needs, Reader, Save, Writer};
-use recipe_core::stream::{InferenceChunk, PromptUsage};
+use recipe_core::stream::{InferenceChunk, PromptUsage, StreamProcessor};
 use recipe_core::tokenizer::Tokenizer;
 use recipe_core::Error;
 
@@ -78,13 +78,12 @@ pub enum Input<'a> {
 pub trait Output: Send {
     fn push(&mut self, input: Input<'_>) -> recipe_core::Result<Vec<Sent>>;
     fn push_sse(&mut self, input: Input<'_>) -> recipe_core::Result<String>;
-    fn is_finished(&self) -> bool;
+    fn processor(&self) -> &StreamProcessor;
     fn close(&mut self);
     fn copy(&self) -> Box<dyn Output>;
     fn save(&self) -> Vec<u8>;
     /// Whether restoring needs a sealer.
     fn is_sealed(&self) -> bool;
-    fn tokenizer(&self) -> Option<Tokenizer>;
     /// The complete response so far as JSON, if it is kept.
     fn response_json(&self) -> String;
     /// The end mark of a stream that did not fail, once.
@@ -165,8 +164,8 @@ where
         done.map(|()| sent)
     }
 
-    fn is_finished(&self) -> bool {
-        self.stream.is_finished()
+    fn processor(&self) -> &StreamProcessor {
+        self.stream.output()
     }
 
     fn close(&mut self) {
@@ -183,10 +182,6 @@ where
 
     fn is_sealed(&self) -> bool {
         save::is_sealed(self)
-    }
-
-    fn tokenizer(&self) -> Option<Tokenizer> {
-        self.stream.tokenizer().cloned()
     }
 
     fn response_json(&self) -> String {

@@ -157,7 +157,7 @@ macro_rules! stream {
                     return Err($crate::save::sealed(slf));
                 }
                 let data = PyBytes::new(slf.py(), &output.save());
-                $crate::save::reduced(slf, "restore", (data, output.tokenizer().map(Tokenizer)))
+                $crate::save::reduced(slf, "restore", (data, output.processor().tokenizer().cloned().map(Tokenizer)))
             }
         }
     };

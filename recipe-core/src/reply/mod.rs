@@ -99,9 +99,9 @@ impl<R: Reply> ReplyStream<R> {
         save::load(bytes, needs)
     }
 
-    /// The tokenizer, if it has one.
-    pub fn tokenizer(&self) -> Option<&Tokenizer> {
-        self.processor.tokenizer()
+    /// The output, for what no chunk says: how it ended, and what is behind the end.
+    pub fn output(&self) -> &StreamProcessor {
+        &self.processor
     }
 
     fn drive(

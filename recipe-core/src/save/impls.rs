@@ -1,7 +1,7 @@
 //! How the types of the standard library are saved, the values of JSON, and what is not saved but given again.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -128,6 +128,16 @@ impl<T: Save> Save for Vec<T> {
             values.push(T::load(from)?);
         }
         Ok(values)
+    }
+}
+
+impl<T: Save> Save for VecDeque<T> {
+    fn save(&self, out: &mut Writer) {
+        save_all(self.iter(), out);
+    }
+
+    fn load(from: &mut Reader<'_>) -> Result<Self> {
+        Vec::load(from).map(Self::from)
     }
 }
 

@@ -238,3 +238,4 @@ saved! { struct PromptUsage { prompt_tokens, prompt_cache_hit_tokens } }
 saved! { struct OutputUsage { completion_tokens, reasoning_tokens } }
 saved! { struct TokenLogprob { token, top } }
 saved! { struct TokenProbability { bytes, logprob } }
+saved! { enum FinishReason { 0 = Stop, 1 = ToolCalls, 2 = Length, 3 = ContentFilter } }

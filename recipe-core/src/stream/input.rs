@@ -198,9 +198,14 @@ impl Input {
         self.base
     }
 
-    /// Whether a character that may be dealt with begins or ends here.
+    /// Whether a character begins or ends here.
+    pub(super) fn is_boundary(&self, at: usize) -> bool {
+        at >= self.base && self.text.is_char_boundary(at - self.base)
+    }
+
+    /// The same, and what is before may be dealt with.
     pub(super) fn is_place(&self, at: usize) -> bool {
-        at >= self.base && at <= self.limit() && self.text.is_char_boundary(at - self.base)
+        at <= self.limit() && self.is_boundary(at)
     }
 
     /// Appends what is not released.

@@ -23,13 +23,17 @@ saved! {
 }
 
 impl Machine {
-    /// A machine at the start of an output that is read in the same way.
-    pub(in crate::stream) fn renewed(&self) -> Self {
-        Self::new(self.options.clone(), self.tools.clone())
+    /// Whether no more output is dealt with.
+    pub(in crate::stream) fn is_over(&self) -> bool {
+        matches!(self.state, State::Over)
     }
 
     fn is_sound(&self) -> bool {
-        if !self.input.is_place(self.pos) {
+        let is_stop = |stop: Option<usize>| stop.is_none_or(|index| index < self.options.stop_sequences.len());
+        if self.is_over() {
+            return self.input.is_boundary(self.pos) && self.over.is_none_or(|(_, stop)| is_stop(stop));
+        }
+        if self.over.is_some() || !self.input.is_place(self.pos) {
             return false;
         }
         let looks = Looks { tags: self.options.parse_tool_calls, stops: false, brackets: false };
@@ -71,7 +75,6 @@ impl Machine {
     }
 }
 
-/// Only of a machine that has not ended.
 impl Save for Machine {
     fn save(&self, out: &mut Writer) {
         let Self {
@@ -88,7 +91,7 @@ impl Save for Machine {
             tag,
             calls,
             ended_calls,
-            over: _,
+            over,
             closes: _,
         } = self;
         options.save(out);
@@ -105,6 +108,7 @@ impl Save for Machine {
         tag.save(out);
         calls.save(out);
         ended_calls.save(out);
+        over.save(out);
     }
 
     fn load(from: &mut Reader<'_>) -> Result<Self> {
@@ -120,6 +124,7 @@ impl Save for Machine {
         machine.tag = Save::load(from)?;
         machine.calls = Save::load(from)?;
         machine.ended_calls = Save::load(from)?;
+        machine.over = Save::load(from)?;
         if machine.is_sound() {
             Ok(machine)
         } else {
