@@ -284,7 +284,7 @@ impl StreamProcessor {
                     self.waiting_logprobs.extend(logprob);
                 }
                 None => {
-                    self.recent.wait(id, 0);
+                    self.recent.place_empty(id, self.machine.received());
                     self.waiting_logprobs.extend(logprob);
                 }
             }

@@ -30,6 +30,14 @@ impl RecentIds {
         self.waiting += 1;
     }
 
+    /// An id without text, where `at` is behind all that has a position.
+    pub(super) fn place_empty(&mut self, id: u32, at: usize) {
+        match self.waiting {
+            0 => self.place(id, at),
+            _ => self.wait(id, 0),
+        }
+    }
+
     /// An id whose text ends at `end`.
     pub(super) fn place(&mut self, id: u32, end: usize) {
         self.ids.push_back(Placed { id, end });
