@@ -11,8 +11,9 @@ from torch import Tensor
 
 from deepseek_engine import weights
 from deepseek_engine.cache import Cache, StepInput
-from deepseek_engine.config import PRESETS, EngineConfig, ModelConfig
+from deepseek_engine.config import PRESETS, ModelConfig
 from deepseek_engine.engram import look_back
+from deepseek_engine.limits import EngineConfig
 from deepseek_engine.model import Model
 from deepseek_engine.weights import Weights
 
