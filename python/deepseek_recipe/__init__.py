@@ -60,8 +60,21 @@ from ._native import (
     UserMessage,
     WebSearchBehavior,
     __version__,
+    parse_start,
 )
-from .recipe import Encoded, Recipe, Reply, Segment, encode, stream_parse
+from .recipe import (
+    Encoded,
+    ParsedCall,
+    ParsedOutput,
+    PromptImage,
+    Recipe,
+    Reply,
+    Segment,
+    count_tokens,
+    encode,
+    parse_text,
+    stream_parse,
+)
 
 __all__ = [
     "IMAGE_SPECIAL_TOKEN_ID",
@@ -99,8 +112,11 @@ __all__ = [
     "MultiModalData",
     "OpenCvImagePreprocessor",
     "OutputConstraint",
+    "ParsedCall",
+    "ParsedOutput",
     "ParsingOptions",
     "PreprocessOptions",
+    "PromptImage",
     "PromptUsage",
     "ReasoningContentBehavior",
     "ReasoningSealer",
@@ -127,6 +143,9 @@ __all__ = [
     "UserMessage",
     "WebSearchBehavior",
     "__version__",
+    "count_tokens",
     "encode",
+    "parse_start",
+    "parse_text",
     "stream_parse",
 ]

@@ -1136,6 +1136,13 @@ def extend_prompt(
     The parts are the ids as a read-only buffer of uint32, where the new part begins, and why they do not go on.
     """
 
+def parse_start(conversation: Conversation) -> ParsingOptions:
+    """Returns how the output behind the prompt of `conversation` is to be read, as a new object.
+
+    It says where the output begins, whether calls are looked for, and whether the answer is one JSON value. Stop
+    sequences and other spellings are for the caller to add.
+    """
+
 def read_request(
     body: _Json, protocol: str | None = None
 ) -> ChatCompletionRequest | MessagesRequest | ResponsesRequest:
@@ -1163,6 +1170,21 @@ class StreamProcessor:
     @property
     def finished(self) -> bool:
         """Whether the output has ended (by a `finish` chunk, a stop sequence or `finish`) and nobody called `close`."""
+
+    @property
+    def stop_sequence(self) -> str | None:
+        """The stop sequence that ended the output, if one did."""
+
+    @property
+    def remaining_text(self) -> str:
+        """The text behind the place where the output ended by itself, `""` if it did not.
+
+        That is behind a stop sequence, or behind the one call that was wanted.
+        """
+
+    @property
+    def remaining_ids(self) -> list[int]:
+        """The ids of the remaining text, as a new list. One with text on both sides of the end is not among them."""
 
     def push(self, chunk: InferenceChunk) -> list[Any]:
         """Takes an engine chunk and returns the protocol chunks that it makes, of the generator's protocol.
@@ -1265,13 +1287,22 @@ class Event:
     class Finish(Event):
         """The output has ended. Comes last, once."""
 
-        __match_args__ = ("reason", "stop_sequence", "completion_tokens", "reasoning_tokens")
+        __match_args__ = (
+            "reason",
+            "stop_sequence",
+            "completion_tokens",
+            "reasoning_tokens",
+            "remaining_text",
+            "remaining_ids",
+        )
         def __new__(
             cls,
             reason: str,
             stop_sequence: str | None,
             completion_tokens: int,
             reasoning_tokens: int | None,
+            remaining_text: str,
+            remaining_ids: Sequence[int],
         ) -> Self: ...
         @property
         def reason(self) -> str:
@@ -1288,6 +1319,17 @@ class Event:
         @property
         def reasoning_tokens(self) -> int | None:
             """The tokens of the reasoning; `None` where the output could hold none or no tokenizer counts them."""
+
+        @property
+        def remaining_text(self) -> str:
+            """The text behind the place where the output ended by itself, `""` if it did not.
+
+            That is behind a stop sequence, or behind the one call that was wanted.
+            """
+
+        @property
+        def remaining_ids(self) -> list[int]:
+            """The ids of the remaining text. One with text on both sides of the end is not among them."""
 
     @final
     class Error(Event):
@@ -1313,6 +1355,10 @@ class OutputParser:
     def __new__(
         cls, options: ParsingOptions, tools: Sequence[ToolDefinition], tokenizer: Tokenizer | None = None
     ) -> Self: ...
+    @staticmethod
+    def for_request(request: ConversationRequest, tokenizer: Tokenizer | None = None) -> OutputParser:
+        """Returns a parser of a request's output."""
+
     @property
     def finished(self) -> bool:
         """Whether the output has ended."""
@@ -1341,6 +1387,21 @@ class ReplyStream:
     @property
     def finished(self) -> bool:
         """Whether the output has ended."""
+
+    @property
+    def stop_sequence(self) -> str | None:
+        """The stop sequence that ended the output, if one did."""
+
+    @property
+    def remaining_text(self) -> str:
+        """The text behind the place where the output ended by itself, `""` if it did not.
+
+        That is behind a stop sequence, or behind the one call that was wanted.
+        """
+
+    @property
+    def remaining_ids(self) -> list[int]:
+        """The ids of the remaining text, as a new list. One with text on both sides of the end is not among them."""
 
     def push(self, chunk: InferenceChunk) -> list[Any]:
         """Takes an engine chunk and returns the protocol chunks. Raises `RuntimeError` as `StreamProcessor.push`."""

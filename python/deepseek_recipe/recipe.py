@@ -27,15 +27,18 @@ from ._native import (
     MessagesRequest,
     MessagesStreamEvent,
     ModelVersion,
+    MultiModalData,
     OutputParser,
     ParsingOptions,
     RenderedPrompt,
     ReplyStream,
     ResponsesRequest,
     ResponsesStreamEvent,
+    SpecialToken,
     ThinkingInitialStage,
     Tokenizer,
     extend_prompt,
+    parse_start,
     read_request,
 )
 
@@ -84,6 +87,31 @@ class Segment(NamedTuple):
     text: str
 
 
+class PromptImage(NamedTuple):
+    """An image of the prompt, and where in `token_ids` its one placeholder stands."""
+
+    source: ImageSource
+    position: int
+
+
+class ParsedCall(NamedTuple):
+    """A tool call. The arguments are JSON text: one object if the call is `finished`, else the beginning of one."""
+
+    id: str
+    name: str
+    arguments: str
+    finished: bool
+
+
+class ParsedOutput(NamedTuple):
+    """A whole output. Text behind a call is apart from the text before it by an empty line."""
+
+    reasoning: str
+    content: str
+    tool_calls: list[ParsedCall]
+    end: Event.Finish | Event.Error
+
+
 class Encoded:
     """A request on its way to an engine, and what is needed to read the answer."""
 
@@ -130,8 +158,16 @@ class Encoded:
 
     @property
     def image_sources(self) -> list[ImageSource]:
-        """The images in the order of their segments."""
+        """The images in prompt order."""
         return self._rendered.image_sources
+
+    @property
+    def images(self) -> list[PromptImage]:
+        """The images with their places. Nothing is fetched or decoded: that is up to `ImageResolver` or the engine."""
+        sources = self._rendered.image_sources
+        placeholder = self.tokenizer.special_id(self.parsing_options.special_tokens.token(SpecialToken.Image))
+        positions = (place for place, id in enumerate(self.token_ids) if id == placeholder) if sources else ()
+        return [PromptImage(source, position) for source, position in zip(sources, positions, strict=True)]
 
     @property
     def conversation(self) -> Conversation:
@@ -219,6 +255,21 @@ class Reply:
         """As `response`, as JSON text."""
         return self._stream.response_json()
 
+    @property
+    def stop_sequence(self) -> str | None:
+        """The stop sequence that ended the output, if one did."""
+        return self._stream.stop_sequence
+
+    @property
+    def remaining_text(self) -> str:
+        """What came behind the place where the output ended by itself: a stop sequence, or the one call wanted."""
+        return self._stream.remaining_text
+
+    @property
+    def remaining_ids(self) -> list[int]:
+        """The ids of `remaining_text`. One with text on both sides of the end is not among them."""
+        return self._stream.remaining_ids
+
 
 class Recipe:
     """A model, a tokenizer and options, used for many requests. It does not change and may be shared by threads.
@@ -273,43 +324,91 @@ class Recipe:
 
     @overload
     def stream_parse(
-        self, tokens: Iterable[Piece], encoded: Encoded | None = None, *, finish_reason: FinishReason | None = "stop"
+        self, tokens: Iterable[Piece], prompt: Prompt | None = None, *, finish_reason: FinishReason | None = "stop"
     ) -> Iterator[Event]: ...
     @overload
     def stream_parse(
-        self,
-        tokens: AsyncIterable[Piece],
-        encoded: Encoded | None = None,
-        *,
-        finish_reason: FinishReason | None = "stop",
+        self, tokens: AsyncIterable[Piece], prompt: Prompt | None = None, *, finish_reason: FinishReason | None = "stop"
     ) -> AsyncIterator[Event]: ...
     def stream_parse(
         self,
         tokens: Iterable[Piece] | AsyncIterable[Piece],
-        encoded: Encoded | None = None,
+        prompt: Prompt | None = None,
         *,
         finish_reason: FinishReason | None = "stop",
     ) -> Iterator[Event] | AsyncIterator[Event]:
         """The events of an output, as it comes: reasoning, content, tool calls, and one finish or error at the end.
 
-        `tokens` is an iterable or an async iterable of ids, lists of ids, or text. Without `encoded` the output is
-        read as that of a request that says nothing about thinking or tools. Where the iterable ends, the output has
-        ended for `finish_reason` (`None`: it failed); an exception of the iterable becomes an `Error` event.
+        `tokens` is an iterable or an async iterable of ids, lists of ids, or text. `prompt` is what the output answers;
+        without it the output is read as that of a request that says nothing about thinking or tools. Where the iterable
+        ends, the output has ended for `finish_reason` (`None`: it failed); an exception of it becomes an `Error` event.
         """
-        parser = self._parser(encoded)
+        parser = self._parser(prompt)
         last = None if finish_reason is None else _finish(finish_reason)
         if isinstance(tokens, AsyncIterable):
             return _parse_async(parser, tokens, last)
         return _parse(parser, tokens, last)
 
-    def _parser(self, encoded: Encoded | None) -> OutputParser:
-        if encoded is not None:
-            return OutputParser(encoded.parsing_options, encoded.conversation.tools, encoded.tokenizer)
-        version = self._version or ModelVersion.DeepseekV41Flash
-        stage = ThinkingInitialStage.ReasoningStart if self._options.default_thinking_mode else None
-        options = ParsingOptions(thinking_initial_stage=stage, special_tokens=self._options.special_tokens)
-        return OutputParser(options, [], self._tokenizer or Tokenizer.builtin(version))
+    def parse_text(
+        self, output: Piece, prompt: Prompt | None = None, *, finish_reason: FinishReason = "stop"
+    ) -> ParsedOutput:
+        """A whole output at once: text with its special tokens spelled out, or ids. Otherwise as `stream_parse`."""
+        *events, end = self.stream_parse([output], prompt, finish_reason=finish_reason)
+        texts: dict[str, list[str]] = {"reasoning": [], "content": []}
+        behind_call = dict.fromkeys(texts, False)
+        calls: list[tuple[Event.ToolCallStart, list[str]]] = []
+        finished: set[int] = set()
+        for event in events:
+            match event:
+                case Event.Reasoning(text=text) | Event.Content(text=text) if text:
+                    channel = texts[event.type]
+                    channel.append("\n\n" + text if channel and behind_call[event.type] else text)
+                    behind_call[event.type] = False
+                case Event.ToolCallStart():
+                    calls.append((event, []))
+                    behind_call = dict.fromkeys(texts, True)
+                case Event.ToolCallArguments(index=call, text=text):
+                    calls[call][1].append(text)
+                case Event.ToolCallEnd(index=call):
+                    finished.add(call)
+                case _:
+                    pass
+        parsed = [
+            ParsedCall(start.id, start.name, "".join(arguments), start.index in finished) for start, arguments in calls
+        ]
+        assert isinstance(end, (Event.Finish, Event.Error))  # What every output ends with.
+        return ParsedOutput("".join(texts["reasoning"]), "".join(texts["content"]), parsed, end)
 
+    def count_tokens(
+        self, request: Body, *, protocol: ProtocolName | None = None, images: MultiModalData | None = None
+    ) -> int:
+        """How many prompt tokens generation would be charged for. Raises as `encode`.
+
+        `images` are those of the prompt, resolved. Without them, each counts as the largest image.
+        """
+        encoded = self.encode(request, protocol=protocol)
+        if images is None:
+            return len(encoded.token_ids) + len(encoded.images) * (_LARGEST_IMAGE - 1)
+        return len(encoded.token_ids) + images.image_token_adjustment()
+
+    def _parser(self, prompt: Prompt | None) -> OutputParser:
+        if isinstance(prompt, Encoded):
+            return OutputParser.for_request(prompt.request, prompt.tokenizer)
+        tokenizer = self._tokenizer or Tokenizer.builtin(self._version or ModelVersion.DeepseekV41Flash)
+        if prompt is None:
+            stage = ThinkingInitialStage.ReasoningStart if self._options.default_thinking_mode else None
+            options, tools = ParsingOptions(thinking_initial_stage=stage), []
+        else:
+            options, tools = parse_start(prompt), prompt.tools
+        options.special_tokens = self._options.special_tokens
+        return OutputParser(options, tools, tokenizer)
+
+
+Prompt: TypeAlias = "Encoded | Conversation"
+"""What an output answers: an encoded request, or a conversation made by hand."""
+
+_LARGEST_IMAGE = 1024
+"""In tokens, by the rule of V4.1."""
 
 _ENCODINGS = {
     ModelVersion.DeepseekV4Pro: DeepseekV4Encoding,
@@ -388,3 +487,5 @@ def encode(request: Body, *, protocol: ProtocolName | None = None, previous: tup
 
 
 stream_parse = _DEFAULT.stream_parse
+parse_text = _DEFAULT.parse_text
+count_tokens = _DEFAULT.count_tokens

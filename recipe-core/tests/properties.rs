@@ -20,7 +20,7 @@ use recipe_core::options::{ModelVersion, ParsingOptions, ThinkingInitialStage};
 use recipe_core::prompt::render;
 use recipe_core::special::SpecialTokens;
 use recipe_core::stream::{Events, FinishReason, InferenceChunk, InferenceFinishReason, OutputTools, StreamProcessor};
-use recipe_core::tokenizer::Tokenizer;
+use recipe_core::tokenizer::{Token, Tokenizer};
 
 static TOKENIZER: LazyLock<Tokenizer> = LazyLock::new(|| Tokenizer::builtin(ModelVersion::DeepseekV41Flash));
 
@@ -123,6 +123,32 @@ fn shown(list: &[Said]) -> String {
     list.iter().map(text).collect()
 }
 
+/// The text of ids by the definition: special tokens spelled out but for the end of the sentence, ill-formed bytes as U+FFFD.
+fn text_of(ids: &[u32]) -> String {
+    let mut text = String::new();
+    for run in ids.chunk_by(|a, b| !is_added(*a) && !is_added(*b)) {
+        let bytes: Vec<u8> = run.iter().flat_map(|id| spelling(*id)).collect();
+        text += &String::from_utf8_lossy(&bytes);
+    }
+    text
+}
+
+fn is_added(id: u32) -> bool {
+    matches!(TOKENIZER.token(id), Some(Token::Added(_)))
+}
+
+fn spelling(id: u32) -> Vec<u8> {
+    match TOKENIZER.token(id) {
+        Some(Token::Plain(bytes)) => bytes.to_vec(),
+        Some(Token::Added(spelling)) if id != 1 => spelling.as_bytes().to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+fn bytes_of(id: u32) -> usize {
+    spelling(id).len()
+}
+
 /// JSON values without an empty key: those are for other tests.
 fn json_values() -> impl Strategy<Value = serde_json::Value> {
     let leaf = prop_oneof![
@@ -187,6 +213,44 @@ proptest! {
             list.insert(place % (list.len() + 1), id);
         }
         check_cut(options, &[ids(list), end], &cuts)?;
+    }
+
+    /// The text behind the end of the output is the end of all that came, and its ids are the last ones that came.
+    #[test]
+    fn what_remains_is_behind_the_end(
+        options in options(), stops in select(&STOPS[..]), output in outputs(), cuts in vec(any::<bool>(), 1..40),
+        odd in vec((any::<usize>(), select(vec![0u32, 1, 163, 165, 67, 128_803, 128_825, 200_000])), 0..4),
+    ) {
+        let stop_sequences = stops.iter().map(|stop| (*stop).to_owned()).collect();
+        let mut processor = processor(ParsingOptions { stop_sequences, ..options });
+        let mut list = TOKENIZER.encode(&output);
+        for (place, id) in odd {
+            list.insert(place % (list.len() + 1), id);
+        }
+        let (mut events, mut came) = (Events::default(), Vec::new());
+        let mut cuts = cuts.iter().cycle();
+        for part in list.chunk_by(|_, _| *cuts.next().unwrap()) {
+            if !processor.is_finished() {
+                prop_assert_eq!((processor.remaining_text(), processor.remaining_ids()), ("", Vec::new()));
+                processor.push_tokens(part, None, &mut events).unwrap();
+                came.extend_from_slice(part);
+            }
+        }
+        let (rest, rest_ids) = (processor.remaining_text(), processor.remaining_ids());
+        if !processor.is_finished() {
+            prop_assert_eq!((rest, rest_ids), ("", Vec::new()));
+            return Ok(());
+        }
+        let whole = text_of(&came);
+        prop_assert!(whole.ends_with(rest), "{:?} is not the end of {:?}", rest, whole);
+        prop_assert!(came.ends_with(&rest_ids));
+        let before = came.len() - rest_ids.len();
+        // A character may be cut by the ids' start: then it counts as theirs.
+        let ends_at = |count: usize| came[..count].iter().map(|id| bytes_of(*id)).sum::<usize>();
+        if came.iter().map(|id| bytes_of(*id)).sum::<usize>() == whole.len() {
+            let end = whole.len() - rest.len();
+            prop_assert!(ends_at(before) >= end && (before == 0 || ends_at(before - 1) < end));
+        }
     }
 
     /// The output could end at every place: what was said before is then the beginning of a proper whole.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from conformance import PROMPT, REQUEST, check, collect
-from deepseek_recipe.adapters import ConstraintSpec, RequestError, SamplingSpec
+from deepseek_recipe.adapters import ConstraintSpec, EngineUnavailable, RequestError, SamplingSpec
 from deepseek_recipe.adapters.in_process import InProcess
 from deepseek_recipe.adapters.sglang import SglangEngine
 from deepseek_recipe.adapters.vllm import VllmEngine
@@ -242,6 +242,15 @@ def test_errors(kind: str, error: Exception, expected: str) -> None:
         asyncio.run(collect(CASES[kind].adapter(engine), REQUEST))
     assert raised.value.kind == expected
     assert raised.value.message == ("no good" if expected == "bad_param" else "the engine failed")
+
+
+def test_other_versions_are_refused() -> None:
+    class Older(AsyncLLM):
+        async def generate(self, prompt: Any, sampling_params: Any, request_id: str) -> Any:  # type: ignore[override]
+            yield None
+
+    with pytest.raises(EngineUnavailable, match=r"has no trace_headers, priority, reasoning_ended in .*generate"):
+        asyncio.run(VllmEngine(Older()).capabilities())
 
 
 @each

@@ -29,7 +29,9 @@ def joined(events: Iterator[recipe.Event]) -> list[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = []
     for event in events:
         fields = [
-            value for name, value in event.to_dict().items() if name not in ("id", "code") and "tokens" not in name
+            value
+            for name, value in event.to_dict().items()
+            if name not in ("id", "code", "remaining_text", "remaining_ids") and "tokens" not in name
         ]
         if found and "text" in event.to_dict() and found[-1][:-1] == tuple(fields[:-1]):
             found[-1] = (*found[-1][:-1], found[-1][-1] + fields[-1])
@@ -129,6 +131,93 @@ def test_a_chunk_brings_its_own_finish_and_a_stop_sequence_ends_the_output() -> 
     assert joined(recipe.stream_parse(["a", finish, "never"]))[-1] == ("finish", "length", None)
     encoded = recipe.encode(body(stop=["END"], thinking={"type": "disabled"}))
     assert joined(recipe.stream_parse(["aEN", "Db", "c"], encoded)) == [("content", "a"), ("finish", "stop", "END")]
+
+
+def test_what_remains_behind_the_end_is_told() -> None:
+    encoded = recipe.encode(body(stop=["END"], thinking={"type": "disabled"}))
+    before, behind = (encoded.tokenizer.encode(text) for text in ("a END", " more</think>"))
+    *_, end = recipe.stream_parse([[*before, *behind]], encoded)
+    assert isinstance(end, recipe.Event.Finish)
+    assert (end.stop_sequence, end.remaining_text, end.remaining_ids) == ("END", " more</think>", behind)
+    reply = encoded.reply()
+    reply.push(before + behind)
+    assert (reply.stop_sequence, reply.remaining_text, reply.remaining_ids) == ("END", " more</think>", behind)
+    reply = encoded.reply()
+    reply.push(before[:1])
+    assert (reply.stop_sequence, reply.remaining_text, reply.remaining_ids) == (None, "", [])
+
+
+@pytest.mark.parametrize(
+    ("messages", "thinking", "stage"),
+    [
+        ([recipe.UserMessage("Hi")], True, recipe.ThinkingInitialStage.ReasoningStart),
+        ([recipe.UserMessage("Hi")], False, None),
+        (
+            [recipe.UserMessage("Hi"), recipe.AssistantMessage("It", prefix=True)],
+            True,
+            recipe.ThinkingInitialStage.ContentContinuation,
+        ),
+        (
+            [recipe.UserMessage("Hi"), recipe.AssistantMessage("", reasoning_content="Hm", prefix=True)],
+            True,
+            recipe.ThinkingInitialStage.ReasoningContinuation,
+        ),
+    ],
+)
+@pytest.mark.parametrize("required", [False, True])
+def test_the_start_of_an_output_is_known_from_its_conversation(
+    messages: Any, thinking: bool, stage: Any, required: bool
+) -> None:
+    choice = "required" if required else "auto"
+    tool = recipe.ToolDefinition("add", None, {"type": "object"})
+    conversation = recipe.Conversation(messages, thinking_mode=thinking, tools=[tool], tool_choice=choice)
+    options = recipe.parse_start(conversation)
+    assert options.parse_tool_calls and options.thinking_initial_stage == stage
+    prompt = recipe.DeepseekV41Encoding().render_conversation(conversation).prompt
+    assert options.starts_in_tool_calls == prompt.endswith("<｜DSML｜ calls>\n")
+    opened = CALL.split("\n", 1)[1] if options.starts_in_tool_calls else CALL
+    parsed = recipe.parse_text(opened, conversation)
+    assert [(call.name, call.arguments, call.finished) for call in parsed.tool_calls] == [("add", '{"a": 2}', True)]
+
+
+def test_a_whole_output_is_read_at_once() -> None:
+    encoded = recipe.encode(body(tools=[ADD]))
+    text = "a</think>b" + CALL + "c" + CALL.removesuffix("</｜DSML｜ invoke>\n</｜DSML｜ calls>")
+    for output in (text, encoded.tokenizer.encode(text)):
+        reasoning, content, calls, end = recipe.parse_text(output, encoded, finish_reason="length")
+        assert (reasoning, content) == ("a", "b\n\nc")
+        assert [tuple(call)[1:] for call in calls] == [("add", '{"a": 2}', True), ("add", '{"a": 2', False)]
+        assert len({call.id for call in calls}) == 2
+        assert isinstance(end, recipe.Event.Finish) and end.reason == "length"
+    assert recipe.parse_text("a</think>b")[:3] == ("a", "b", [])
+
+
+def test_custom_tools_are_read_as_such() -> None:
+    custom = {"type": "custom", "custom": {"name": "run"}}
+    encoded = recipe.encode(body(tools=[custom]))
+    parameter = '<｜DSML｜ parameter name="{}" string="true">x</｜DSML｜ parameter>\n'
+    output = '</think><｜DSML｜ invoke name="run">\n' + parameter.format("input") + parameter.format("more")
+    parsed = recipe.parse_text(output, encoded)
+    assert parsed.tool_calls[0].arguments == '{"input": "x"}' and parsed.content == "x"
+
+
+def test_images_have_their_place_and_count() -> None:
+    url = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+    text = {"type": "text", "text": "what is this? <｜image｜>"}
+    request = body(messages=[{"role": "user", "content": [text, url]}, {"role": "user", "content": [url, text]}])
+    encoded = recipe.encode(request)
+    assert [repr(image.source) for image in encoded.images] == [repr(source) for source in encoded.image_sources]
+    assert len(encoded.images) == 2
+    assert {encoded.token_ids[image.position] for image in encoded.images} == {recipe.IMAGE_SPECIAL_TOKEN_ID}
+    assert recipe.encode(body()).images == []
+
+    assert recipe.count_tokens(body()) == len(recipe.encode(body()).token_ids)
+    assert recipe.count_tokens(request) == len(encoded.token_ids) + 2 * 1023
+    image = recipe.ImageInfo(b"", 64, 64)
+    resolved = recipe.MultiModalData([image, image])
+    assert recipe.count_tokens(request, images=resolved) == len(encoded.token_ids) + 2 * 183
+    with pytest.raises(recipe.ConversionError, match="Empty input messages"):
+        recipe.count_tokens(body(messages=[]))
 
 
 def test_ids_may_be_numpy_integers_and_other_things_are_refused_at_once() -> None:
@@ -287,3 +376,15 @@ def test_a_session_keeps_its_ids() -> None:
     )
     with pytest.raises((TypeError, OverflowError)):
         recipe.encode(body(), previous=([-1], []))
+
+
+def test_each_choice_has_a_reply_of_its_own() -> None:
+    encoded = recipe.Recipe(options=recipe.ConversionOptions(max_choices=2)).encode(
+        {"model": "DeepSeek-V4.1-Flash", "n": 2, "messages": [{"role": "user", "content": "Hi"}]}
+    )
+    for index in range(encoded.inference_options.n):
+        reply = encoded.reply(id="id", index=index)
+        reply.push("</think>Hi")
+        reply.finish()
+        assert reply.response()["choices"][0]["index"] == index
+        assert json.loads(reply.response_json()) == reply.response()

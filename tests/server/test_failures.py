@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -206,6 +206,10 @@ BROKEN: dict[str, tuple[tuple[Any, ...], str]] = {
         (THOUGHT, TokenDelta([400], [(0.0, []), (0.0, [])])),
         "the engine's log probabilities are not one an id",
     ),
+    "reason": (
+        (THOUGHT, TokenDelta((), finish_reason=cast(Any, "tired"))),
+        "the engine ended for no known reason",
+    ),
     "aborts": ((THOUGHT, TokenDelta((), finish_reason="abort")), "the engine aborted the request"),
     "hangs": ((THOUGHT, 20.0), "the engine stopped giving output"),
 }
@@ -237,6 +241,22 @@ def test_engine_fails_in_the_middle(path: str, broken: str) -> None:
             assert "secret" not in reply.text + whole.text
             assert gateway.slots.running == 0 and not gateway.jobs
             assert len(engine.closed) == len(engine.requests) == 2
+
+    run(test())
+
+
+@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.parametrize("broken", ["dies", "bug", "id", "negative id", "logprobs", "reason"])
+def test_engine_fails_at_once(path: str, broken: str) -> None:
+    """There is nothing yet that a stream could go on from."""
+    script, message = BROKEN[broken]
+
+    async def test() -> None:
+        async with serving(Scripted(script[-1])) as (client, _):
+            for stream in (False, True):
+                reply = await client.post(path, json={**BODIES[path], "stream": stream})
+                assert reply.status_code == 500
+                assert message_of(path, reply.json()) == message
 
     run(test())
 
@@ -277,6 +297,18 @@ def test_pings() -> None:
             # One is the codec's own.
             assert len(pings) > 1
             assert ": keep-alive" in (await client.post(CHAT, json={**BODIES[CHAT], "stream": True})).text
+
+    run(test())
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_whole_response_that_takes_long(path: str) -> None:
+    async def test() -> None:
+        async with serving(Scripted(0.3, THOUGHT, 0.3, END), keep_alive=0.1) as (client, gateway):
+            reply = await client.post(path, json=BODIES[path])
+            assert reply.status_code == 200 and reply.headers["content-type"] == "application/json"
+            assert reply.text.startswith("\n\n") and reply.json()["id"]
+            assert not gateway.jobs
 
     run(test())
 

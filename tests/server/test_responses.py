@@ -283,6 +283,23 @@ def test_background_that_fails(kind: str, tmp_path: Path, script: Any) -> None:
     run(test())
 
 
+def test_store_that_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """The answer is given all the same."""
+
+    class Full(MemoryStore):
+        async def put(self, stored: StoredResponse) -> None:
+            raise OSError("the disk is full")
+
+    async def test() -> None:
+        async with serving(store=Full()) as (client, _):
+            assert (await create(client))["output"][1]["content"][0]["text"] == "Said."
+            reply = await client.post(RESPONSES, json={"model": "m", "input": "Hi", "stream": True})
+            assert events(reply.text)[-1]["type"] == "response.completed"
+
+    run(test())
+    assert [record.getMessage() for record in caplog.records].count("an answer could not be kept") == 2
+
+
 def test_requests_that_contradict_themselves() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"background": True, "store": False}, "store"),

@@ -43,7 +43,7 @@ mod native {
     #[pymodule_export]
     use crate::options::{ModelVersion, ReasoningContentBehavior, ThinkingInitialStage, WebSearchBehavior};
     #[pymodule_export]
-    use crate::prompt::{DeepseekV41Encoding, DeepseekV4Encoding, RenderedPrompt};
+    use crate::prompt::{parse_start, DeepseekV41Encoding, DeepseekV4Encoding, RenderedPrompt};
     #[pymodule_export]
     use crate::recipe::{Event, OutputParser, ReplyStream};
     #[pymodule_export]

@@ -10,6 +10,7 @@ use recipe_core::tokenizer;
 
 use crate::conversation::{Conversation, ImageSource};
 use crate::error::raise;
+use crate::options::ParsingOptions;
 use crate::special::SpecialTokens;
 use crate::tokenizer::Tokenizer;
 
@@ -59,6 +60,12 @@ impl RenderedPrompt {
         let (characters, images) = (self.0.prompt().chars().count(), self.0.image_sources().len());
         format!("RenderedPrompt(prompt=<{characters} characters>, image_sources={images})")
     }
+}
+
+/// Returns how the output behind the prompt of `conversation` is to be read, as a new object.
+#[pyfunction]
+pub fn parse_start(conversation: &Conversation) -> ParsingOptions {
+    ParsingOptions::of(prompt::parse_start(&conversation.0))
 }
 
 macro_rules! encoding {

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use recipe_core::options::ParsingOptions as ParsedAs;
 use recipe_core::reply::CallIds;
 use recipe_core::stream::{Event as CoreEvent, Events, FinishReason, OutputTools, StreamProcessor};
 
@@ -13,6 +14,7 @@ use crate::error::raise;
 use crate::lock;
 use crate::options::ParsingOptions;
 use crate::reply::{objects, output, random, Input, Output};
+use crate::request::ConversationRequest;
 use crate::stream::InferenceChunk;
 use crate::text::Text;
 use crate::tokenizer::Tokenizer;
@@ -32,8 +34,16 @@ pub enum Event {
     /// A call is finished: its arguments are one JSON object.
     ToolCallEnd { index: usize },
     /// The output has ended. `reason` is `stop`, `tool_calls`, `length` or `content_filter`. Tokens are counted from ids
-    /// and from text chunks that say theirs.
-    Finish { reason: String, stop_sequence: Option<String>, completion_tokens: u64, reasoning_tokens: Option<u64> },
+    /// and from text chunks that say theirs. What remains stands behind a stop sequence, or behind the one call that
+    /// was wanted.
+    Finish {
+        reason: String,
+        stop_sequence: Option<String>,
+        completion_tokens: u64,
+        reasoning_tokens: Option<u64>,
+        remaining_text: String,
+        remaining_ids: Vec<u32>,
+    },
     /// The output has failed.
     Error { message: String, code: String },
 }
@@ -70,11 +80,20 @@ impl Event {
                 fields.set_item("text", text)?;
             }
             Self::ToolCallEnd { index } => fields.set_item("index", index)?,
-            Self::Finish { reason, stop_sequence, completion_tokens, reasoning_tokens } => {
+            Self::Finish {
+                reason,
+                stop_sequence,
+                completion_tokens,
+                reasoning_tokens,
+                remaining_text,
+                remaining_ids,
+            } => {
                 fields.set_item("reason", reason)?;
                 fields.set_item("stop_sequence", stop_sequence)?;
                 fields.set_item("completion_tokens", completion_tokens)?;
                 fields.set_item("reasoning_tokens", reasoning_tokens)?;
+                fields.set_item("remaining_text", remaining_text)?;
+                fields.set_item("remaining_ids", remaining_ids)?;
             }
             Self::Error { message, code } => {
                 fields.set_item("message", message)?;
@@ -134,6 +153,8 @@ impl Parser {
                 stop_sequence: stop_sequence.map(str::to_owned),
                 completion_tokens: usage.completion_tokens,
                 reasoning_tokens: usage.reasoning_tokens,
+                remaining_text: self.processor.remaining_text().to_owned(),
+                remaining_ids: self.processor.remaining_ids(),
             },
             CoreEvent::Error { message, code, .. } => {
                 Event::Error { message: message.to_owned(), code: code.to_owned() }
@@ -154,6 +175,14 @@ impl Parser {
     }
 }
 
+impl OutputParser {
+    fn of(options: ParsedAs, tools: OutputTools, tokenizer: Option<&Bound<'_, Tokenizer>>) -> Self {
+        let tokenizer = tokenizer.map(|tokenizer| tokenizer.get().0.clone());
+        let processor = StreamProcessor::new(options, tools.into(), tokenizer);
+        Self(Mutex::new(Parser { processor, events: Events::default(), call_ids: CallIds::new(random()) }))
+    }
+}
+
 #[pymethods]
 impl OutputParser {
     #[new]
@@ -165,10 +194,16 @@ impl OutputParser {
         tokenizer: Option<&Bound<'_, Tokenizer>>,
     ) -> Self {
         let tools = tools.iter().map(|tool| tool.get().0.clone()).collect();
-        let tools = OutputTools::new(tools, Vec::new()).into();
-        let tokenizer = tokenizer.map(|tokenizer| tokenizer.get().0.clone());
-        let processor = StreamProcessor::new(options.get(py), tools, tokenizer);
-        Self(Mutex::new(Parser { processor, events: Events::default(), call_ids: CallIds::new(random()) }))
+        Self::of(options.get(py), OutputTools::new(tools, Vec::new()), tokenizer)
+    }
+
+    /// Returns a parser of a request's output.
+    #[staticmethod]
+    #[pyo3(signature = (request, tokenizer=None))]
+    fn for_request(request: &ConversationRequest, tokenizer: Option<&Bound<'_, Tokenizer>>) -> Self {
+        let ConversationRequest(request) = request;
+        let tools = OutputTools::new(request.conversation.tools.clone(), request.custom_tools.clone());
+        Self::of(request.parsing_options.clone(), tools, tokenizer)
     }
 
     /// Whether the output has ended.
@@ -212,7 +247,25 @@ impl ReplyStream {
     /// Whether the output has ended.
     #[getter]
     fn finished(&self, py: Python<'_>) -> bool {
-        lock::state(py, &self.0).is_finished()
+        lock::state(py, &self.0).processor().is_finished()
+    }
+
+    /// The stop sequence that ended the output, if one did.
+    #[getter]
+    fn stop_sequence(&self, py: Python<'_>) -> Option<String> {
+        lock::state(py, &self.0).processor().stop_sequence().map(str::to_owned)
+    }
+
+    /// The text behind the place where the output ended by itself, `""` if it did not.
+    #[getter]
+    fn remaining_text(&self, py: Python<'_>) -> String {
+        lock::state(py, &self.0).processor().remaining_text().to_owned()
+    }
+
+    /// The ids of the remaining text, as a new list. One with text on both sides of the end is not among them.
+    #[getter]
+    fn remaining_ids(&self, py: Python<'_>) -> Vec<u32> {
+        lock::state(py, &self.0).processor().remaining_ids()
     }
 
     /// Takes an engine chunk and returns the protocol chunks that it makes.

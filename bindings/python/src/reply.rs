@@ -15,7 +15,7 @@ use recipe_core::reply::messages::{MessagesEvent, MessagesGenerator, MessagesRes
 use recipe_core::reply::responses::{ResponsesEvent, ResponsesGenerator, ResponsesResponse as ResponsesTotal};
 use recipe_core::reply::{Chunk, Reply, ReplyStream};
 use recipe_core::request::ConversationRequest as Converted;
-use recipe_core::stream::{InferenceChunk, PromptUsage};
+use recipe_core::stream::{InferenceChunk, PromptUsage, StreamProcessor};
 use recipe_core::tokenizer::Tokenizer;
 
 use crate::error::raise;
@@ -74,7 +74,7 @@ pub enum Input<'a> {
 pub trait Output: Send {
     fn push(&mut self, input: Input<'_>) -> recipe_core::Result<Vec<Sent>>;
     fn push_sse(&mut self, input: Input<'_>) -> recipe_core::Result<String>;
-    fn is_finished(&self) -> bool;
+    fn processor(&self) -> &StreamProcessor;
     fn close(&mut self);
     fn copy(&self) -> Box<dyn Output>;
     /// The complete response so far as JSON, if it is kept.
@@ -128,8 +128,8 @@ where
         done.map(|()| sent)
     }
 
-    fn is_finished(&self) -> bool {
-        self.stream.is_finished()
+    fn processor(&self) -> &StreamProcessor {
+        self.stream.output()
     }
 
     fn close(&mut self) {

@@ -192,7 +192,25 @@ impl StreamProcessor {
     /// Whether the output has ended and the processor has not been closed.
     #[getter]
     fn finished(&self, py: Python<'_>) -> bool {
-        lock::state(py, &self.0).is_finished()
+        lock::state(py, &self.0).processor().is_finished()
+    }
+
+    /// The stop sequence that ended the output, if one did.
+    #[getter]
+    fn stop_sequence(&self, py: Python<'_>) -> Option<String> {
+        lock::state(py, &self.0).processor().stop_sequence().map(str::to_owned)
+    }
+
+    /// The text behind the place where the output ended by itself, `""` if it did not.
+    #[getter]
+    fn remaining_text(&self, py: Python<'_>) -> String {
+        lock::state(py, &self.0).processor().remaining_text().to_owned()
+    }
+
+    /// The ids of the remaining text, as a new list. One with text on both sides of the end is not among them.
+    #[getter]
+    fn remaining_ids(&self, py: Python<'_>) -> Vec<u32> {
+        lock::state(py, &self.0).processor().remaining_ids()
     }
 
     /// Takes an engine chunk and returns the protocol chunks that it makes.

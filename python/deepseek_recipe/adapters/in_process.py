@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
-from .base import Capabilities, GenerateRequest, Health, RequestError, TokenDelta, Usage
+from .base import Capabilities, EngineUnavailable, GenerateRequest, Health, RequestError, TokenDelta, Usage
 
 _log = logging.getLogger("deepseek_recipe.adapters")
 
 _WAITING = 256
 """Deltas of one request that wait for its consumer; then the engine's iterator waits."""
+
+
+def probe(method: Callable[..., Any], names: Sequence[str]) -> None:
+    """Raises `EngineUnavailable` where a method of the engine does not take all that it is given.
+
+    Engines change from version to version; a start that fails is better than requests that do.
+    """
+    taken = inspect.signature(method).parameters
+    if missing := [name for name in names if name not in taken]:
+        raise EngineUnavailable(f"this version of the engine has no {', '.join(missing)} in {method.__qualname__}")
 
 
 class InProcess(ABC):

@@ -10,7 +10,11 @@ import httpx2
 
 from .base import Capabilities, GenerateRequest, RequestError, TokenDelta, TokenLogprob, Usage
 from .http import HttpEngine, get, has_ids
-from .in_process import InProcess
+from .in_process import InProcess, probe
+
+_ARGUMENTS = (
+    "input_ids", "sampling_params", "return_logprob", "top_logprobs_num", "stream", "rid", "priority", "cache_salt",
+)  # fmt: skip
 
 
 async def open_sglang(client: httpx2.AsyncClient, model: str, max_model_len: int) -> HttpEngine:
@@ -82,7 +86,8 @@ class SglangEngine(InProcess):
         self._engine = engine
 
     async def capabilities(self) -> Capabilities:
-        """What the engine's configuration says."""
+        """What the engine's configuration says. Raises `EngineUnavailable` for a version that is called otherwise."""
+        probe(self._engine.async_generate, _ARGUMENTS)
         manager = self._engine.tokenizer_manager
         version = str(getattr(importlib.import_module("sglang"), "__version__", "unknown"))
         return _capabilities(version, str(manager.served_model_name), int(manager.model_config.context_len))

@@ -11,9 +11,12 @@ import httpx2
 
 from .base import Capabilities, GenerateRequest, RequestError, TokenDelta, TokenLogprob, Usage
 from .http import HttpEngine, get, has_ids
-from .in_process import InProcess
+from .in_process import InProcess, probe
 
 _FINISH: dict[str, Any] = {"stop": "stop", "length": "length", "abort": "abort", "repetition": "stop"}
+
+
+_ARGUMENTS = ("prompt", "sampling_params", "request_id", "trace_headers", "priority", "reasoning_ended")
 
 
 async def open_vllm(client: httpx2.AsyncClient, model: str, max_model_len: int) -> HttpEngine:
@@ -95,7 +98,8 @@ class VllmEngine(InProcess):
         self._engine = engine
 
     async def capabilities(self) -> Capabilities:
-        """What the engine's configuration says."""
+        """What the engine's configuration says. Raises `EngineUnavailable` for a version that is called otherwise."""
+        probe(self._engine.generate, _ARGUMENTS)
         config = self._engine.model_config
         version = str(getattr(importlib.import_module("vllm"), "__version__", "unknown"))
         made = _capabilities(version, str(config.model), int(config.max_model_len))

@@ -26,7 +26,8 @@ class Generation:
     """A request at an engine and the reply that it makes.
 
     `edit` changes the stream's first and last bytes. `on_finish` runs before the last bytes are given out, so that what
-    they announce is true; it is not called where the output failed.
+    they announce is true; it is not called where the output failed. Where it fails itself, the answer is given all the
+    same, and a log line says so.
     """
 
     def __init__(
@@ -75,12 +76,13 @@ class Generation:
                 self.last_at = time.monotonic()
                 sent = self._push(delta)
                 if self.reply.finished:
-                    if self._on_finish is not None:
-                        await self._on_finish(self)
+                    await self._finish()
                     yield self._edited(sent)
                     return
                 if sent:
                     yield sent
+                if delta.finish_reason == "abort":
+                    raise RequestError("engine_dead", "the engine aborted the request")
             raise RequestError("engine_dead", "the engine's output ended without a finish reason")
         except RequestError:
             raise
@@ -90,23 +92,26 @@ class Generation:
         finally:
             await deltas.aclose()
 
+    async def _finish(self) -> None:
+        if self._on_finish is not None:
+            try:
+                await self._on_finish(self)
+            except Exception:
+                _log.exception("an answer could not be kept", extra={"request_id": self.request.request_id})
+
     def _push(self, delta: TokenDelta) -> bytes:
-        ids, reply = delta.token_ids, self.reply
-        sent = b""
-        if not self.opened and (ids or delta.finish_reason is not None):
-            sent = self._open(delta)
+        ids, reason, reply = delta.token_ids, delta.finish_reason, self.reply
+        # Before anything is made of it: what has been made has to be given out.
+        _check(delta, self._vocabulary)
+        sent = b"" if self.opened or not (ids or reason) else self._open(delta)
         if ids:
-            self._check(delta)
             self.output_ids.extend(ids)
             sent += reply.push_sse(InferenceChunk.tokens(ids, delta.logprobs))
         if reply.finished:
             self.finish_reason = "stop"
             return sent + reply.finish_sse()
-        reason = delta.finish_reason
-        if reason is None:
+        if reason is None or reason == "abort":
             return sent
-        if reason == "abort":
-            raise RequestError("engine_dead", "the engine aborted the request")
         self.finish_reason = reason
         return sent + reply.finish_sse(reason)
 
@@ -119,13 +124,6 @@ class Generation:
         usage = PromptUsage(prompt_tokens=prompt_tokens, prompt_cache_hit_tokens=self.cached_tokens)
         return self._edited(self.reply.push_sse(InferenceChunk.ready(prompt_usage=usage)))
 
-    def _check(self, delta: TokenDelta) -> None:
-        ids, logprobs = delta.token_ids, delta.logprobs
-        if min(ids) < 0 or max(ids) >= self._vocabulary:
-            raise RequestError("engine_dead", "the engine gave an id that is not in the vocabulary")
-        if logprobs is not None and len(logprobs) != len(ids):
-            raise RequestError("engine_dead", "the engine's log probabilities are not one an id")
-
     def fail(self, error: RequestError) -> bytes:
         """Ends an opened stream as failed and returns its last bytes."""
         if self.reply.finished:
@@ -137,3 +135,13 @@ class Generation:
 
     def _edited(self, sent: bytes) -> bytes:
         return sent if self._edit is None else self._edit(self, sent)
+
+
+def _check(delta: TokenDelta, vocabulary: int) -> None:
+    ids, logprobs, reason = delta.token_ids, delta.logprobs, delta.finish_reason
+    if ids and (min(ids) < 0 or max(ids) >= vocabulary):
+        raise RequestError("engine_dead", "the engine gave an id that is not in the vocabulary")
+    if logprobs is not None and len(logprobs) != len(ids):
+        raise RequestError("engine_dead", "the engine's log probabilities are not one an id")
+    if reason not in (None, "stop", "length", "content_filter", "abort"):
+        raise RequestError("engine_dead", "the engine ended for no known reason")

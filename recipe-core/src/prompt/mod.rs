@@ -9,8 +9,8 @@ mod v4;
 mod v41;
 mod writer;
 
-use crate::conversation::{Conversation, Message, ToolChoice};
-use crate::options::ModelVersion;
+use crate::conversation::{Conversation, Message, ResponseFormat, ToolChoice};
+use crate::options::{ModelVersion, ParsingOptions, ThinkingInitialStage};
 use crate::special::{SpecialToken, SpecialTokens};
 use tools::Markup;
 use writer::Writer;
@@ -43,6 +43,48 @@ pub fn render(conversation: &Conversation, version: ModelVersion, tokens: &Speci
     writer.finish()
 }
 
+/// How the output behind the prompt of `conversation` is to be read: where it begins, and what is looked for.
+///
+/// ```
+/// use recipe_core::conversation::Conversation;
+/// use recipe_core::options::ThinkingInitialStage;
+/// use recipe_core::prompt::parse_start;
+///
+/// let options = parse_start(&Conversation::default());
+/// assert_eq!(options.thinking_initial_stage, Some(ThinkingInitialStage::ReasoningStart));
+/// assert!(!options.parse_tool_calls);
+/// ```
+pub fn parse_start(conversation: &Conversation) -> ParsingOptions {
+    let Conversation { messages, thinking_mode, tools, .. } = conversation;
+    let loads_tools =
+        |message: &Message| matches!(message, Message::System { tools: Some(tools), .. } if !tools.is_empty());
+    let stage = thinking_mode.then(|| initial_stage(messages.last()));
+    ParsingOptions {
+        parse_tool_calls: !tools.is_empty() || messages.iter().any(loads_tools),
+        starts_in_tool_calls: requires_call(conversation) && !stage.is_some_and(|stage| stage.starts_in_reasoning()),
+        parse_json_output: conversation.response_format == ResponseFormat::JsonObject,
+        thinking_initial_stage: stage,
+        ..ParsingOptions::default()
+    }
+}
+
+/// Where the output begins in thinking mode, behind a last message that may go on.
+fn initial_stage(last: Option<&Message>) -> ThinkingInitialStage {
+    match last {
+        Some(Message::Assistant { prefix: true, content, .. }) if !content.is_empty() => {
+            ThinkingInitialStage::ContentContinuation
+        }
+        Some(Message::Assistant { prefix: true, reasoning_content: Some(reasoning), .. }) if !reasoning.is_empty() => {
+            ThinkingInitialStage::ReasoningContinuation
+        }
+        _ => ThinkingInitialStage::ReasoningStart,
+    }
+}
+
+fn requires_call(conversation: &Conversation) -> bool {
+    conversation.has_active_tools() && conversation.tool_choice == ToolChoice::Required
+}
+
 /// Opens the turn to generate, unless the model goes on with `last`, and the calls block if a call is required.
 fn write_generation(writer: &mut Writer, conversation: &Conversation, last: Option<&Message>, markup: &Markup) {
     if !matches!(last, Some(Message::Assistant { prefix: true, .. })) {
@@ -53,8 +95,7 @@ fn write_generation(writer: &mut Writer, conversation: &Conversation, last: Opti
         });
     }
     // Inside the reasoning the model has to end that first: a block opened there would be read as reasoning.
-    let is_required = conversation.has_active_tools() && conversation.tool_choice == ToolChoice::Required;
-    if is_required && !writer.is_in_reasoning() {
+    if requires_call(conversation) && !writer.is_in_reasoning() {
         tools::open_calls(writer, markup);
     }
 }

@@ -88,6 +88,11 @@ impl<R: Reply> ReplyStream<R> {
         self.processor.is_finished()
     }
 
+    /// The output, for what no chunk says: how it ended, and what is behind the end.
+    pub fn output(&self) -> &StreamProcessor {
+        &self.processor
+    }
+
     fn drive(
         &mut self,
         step: impl FnOnce(&mut StreamProcessor, &mut Events) -> Result<()>,

@@ -15,13 +15,14 @@ use std::sync::Arc;
 
 pub use protocol::Protocol;
 
-use crate::conversation::{Conversation, Effort, Message, ResponseFormat, ToolChoice};
+use crate::conversation::{Conversation, Effort, Message, ResponseFormat};
 use crate::error::{Error, Result};
 use crate::json::{Number, Value};
 use crate::options::{
     ConstraintKind, ConversionOptions, InferenceOptions, ModelVersion, OutputConstraint, ParsingOptions,
-    ReasoningContentBehavior, ThinkingInitialStage, Unsupported,
+    ReasoningContentBehavior, Unsupported,
 };
+use crate::prompt::parse_start;
 use crate::schema;
 use crate::seal::ReasoningSealer;
 use responses::{NamespaceToolMap, ResponsesEcho};
@@ -329,22 +330,6 @@ fn check_max_tokens(max_tokens: Option<u32>, bound: u32) -> Result<()> {
     Ok(())
 }
 
-/// Where the output begins, with or without a continued last message.
-fn initial_stage(thinking: bool, messages: &[Message]) -> Option<ThinkingInitialStage> {
-    if !thinking {
-        return None;
-    }
-    Some(match messages.last() {
-        Some(Message::Assistant { prefix: true, content, .. }) if !content.is_empty() => {
-            ThinkingInitialStage::ContentContinuation
-        }
-        Some(Message::Assistant { prefix: true, reasoning_content: Some(reasoning), .. }) if !reasoning.is_empty() => {
-            ThinkingInitialStage::ReasoningContinuation
-        }
-        _ => ThinkingInitialStage::ReasoningStart,
-    })
-}
-
 /// The parts of a request that the protocols check one by one, ready to be put together.
 #[derive(Debug)]
 struct Checked {
@@ -365,28 +350,24 @@ impl Checked {
     /// The request. `inference` holds what is passed on to the engine as it is.
     fn into_request(self, inference: InferenceOptions, options: &ConversionOptions) -> ConversationRequest {
         let Self { messages, thinking, chosen, answer, .. } = self;
-        let has_tools = !chosen.tools.is_empty();
-        let (temperature, top_p) = self.sampling.resolve(self.model_version, thinking, has_tools);
+        let (temperature, top_p) = self.sampling.resolve(self.model_version, thinking, !chosen.tools.is_empty());
+        let output_constraint = chosen.constraint().or(answer.constraint);
+        let conversation = Conversation {
+            messages,
+            thinking_mode: thinking,
+            tools: chosen.tools,
+            tool_choice: chosen.choice,
+            reasoning_effort: self.effort,
+            response_format: answer.format,
+        };
         let parsing_options = ParsingOptions {
-            parse_tool_calls: has_tools,
-            // While thinking the prompt ends in the reasoning, so it cannot open the calls.
-            starts_in_tool_calls: chosen.choice == ToolChoice::Required && !thinking,
-            parse_json_output: answer.format == ResponseFormat::JsonObject,
-            thinking_initial_stage: initial_stage(thinking, &messages),
             stop_sequences: self.stop_sequences,
             parallel_tool_calls: self.parallel_tool_calls,
             special_tokens: options.special_tokens.clone(),
+            ..parse_start(&conversation)
         };
-        let output_constraint = chosen.constraint().or(answer.constraint);
         ConversationRequest {
-            conversation: Conversation {
-                messages,
-                thinking_mode: thinking,
-                tools: chosen.tools,
-                tool_choice: chosen.choice,
-                reasoning_effort: self.effort,
-                response_format: answer.format,
-            },
+            conversation,
             inference_options: InferenceOptions {
                 temperature: Some(temperature),
                 top_p: Some(top_p),

@@ -187,7 +187,23 @@ impl Machine {
         }
     }
 
-    fn released(&self) -> usize {
+    /// Behind all that has come.
+    pub(super) fn received(&self) -> usize {
+        self.input.total()
+    }
+
+    /// Behind what ended the output, if the machine ended by itself.
+    pub(super) fn ended_at(&self) -> Option<usize> {
+        self.over.map(|_| self.pos)
+    }
+
+    /// The text behind that.
+    pub(super) fn remaining(&self) -> &str {
+        self.ended_at().map_or("", |end| self.input.slice(end, self.input.total()))
+    }
+
+    /// Behind what is dealt with.
+    pub(super) fn released(&self) -> usize {
         match self.state {
             State::Value { fed, .. } => fed,
             _ => self.pos,
@@ -209,6 +225,13 @@ impl Machine {
     }
 
     // ---- text
+
+    /// The output ends with the stop sequence that begins at `start`.
+    fn stop(&mut self, index: usize, start: usize) -> Step {
+        self.pos = start + self.options.stop_sequences[index].len();
+        self.over = Some((FinishReason::Stop, Some(index)));
+        Step::Wait
+    }
 
     fn goes_to(&mut self, state: State) -> Step {
         self.state = state;
@@ -277,6 +300,7 @@ impl Machine {
         // Of the stop sequences only a line break by itself matches among those before the answer.
         if self.pos > first && self.place == Place::Content && self.skip == Skip::Newlines && !self.seeks_json() {
             if let Some(index) = self.options.stop_sequences.iter().position(|stop| stop == "\n") {
+                self.pos = first + 1;
                 return Skipped::Stop(index);
             }
         }
@@ -318,8 +342,7 @@ impl Machine {
         match self.next_trigger(&mut scan) {
             Trigger::Stop { index, start } => {
                 self.emit(channel, start, events);
-                self.over = Some((FinishReason::Stop, Some(index)));
-                Step::Wait
+                self.stop(index, start)
             }
             Trigger::Think { start, trimmed } => {
                 self.emit(channel, if channel == Channel::Reasoning { trimmed } else { start }, events);

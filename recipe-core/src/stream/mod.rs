@@ -8,6 +8,7 @@ mod event;
 mod input;
 mod machine;
 mod pattern;
+mod recent;
 mod repair;
 mod run;
 mod scan;
@@ -24,6 +25,7 @@ use crate::options::ParsingOptions;
 use crate::tokenizer::{Decoder, Token, TokenCounter, Tokenizer};
 use input::Kind;
 use machine::Machine;
+use recent::RecentIds;
 
 /// What an input that simply ends is reported as.
 pub const NO_FINISH: &str = "the output ended without a finish reason";
@@ -116,6 +118,7 @@ pub struct StreamProcessor {
     decoder: Decoder,
     /// The log probabilities of the ids whose bytes wait in the decoder.
     waiting_logprobs: Vec<TokenLogprob>,
+    recent: RecentIds,
     completion_tokens: u64,
     /// The tokens of the reasoning so far, if they are to be counted.
     reasoning: Option<TokenCounter>,
@@ -139,6 +142,7 @@ impl StreamProcessor {
             tokenizer,
             decoder: Decoder::default(),
             waiting_logprobs: Vec::new(),
+            recent: RecentIds::default(),
             completion_tokens: 0,
             reasoning: counts.then(TokenCounter::default),
             phase: Phase::New,
@@ -148,6 +152,22 @@ impl StreamProcessor {
     /// Whether the output has ended and the processor has not been closed.
     pub fn is_finished(&self) -> bool {
         self.phase == Phase::Finished
+    }
+
+    /// The stop sequence that ended the output, if one did.
+    pub fn stop_sequence(&self) -> Option<&str> {
+        self.machine.ended_by_itself().and_then(|(_, stop_sequence)| stop_sequence)
+    }
+
+    /// The text behind the place where the output ended by itself: at a stop sequence, or at the one call that was
+    /// wanted. Empty if it ended otherwise or has not ended.
+    pub fn remaining_text(&self) -> &str {
+        self.machine.remaining()
+    }
+
+    /// The ids of [`remaining_text`](Self::remaining_text). An id with text on both sides of the end is not among them.
+    pub fn remaining_ids(&self) -> Vec<u32> {
+        self.machine.ended_at().map_or_else(Vec::new, |end| self.recent.behind(end))
     }
 
     /// Takes a chunk and appends its events. Errors are misuse of the API; after one that concerns the
@@ -204,12 +224,17 @@ impl StreamProcessor {
                     if id != END_OF_SENTENCE {
                         self.machine.push(spelling, Kind::Special, logprob.map(|entry| Arc::from([entry])));
                     }
+                    self.recent.place(id, self.machine.received());
                 }
                 Some(Token::Plain(bytes)) => {
                     self.decoder.push(bytes);
+                    self.recent.wait(id, bytes.len());
                     self.waiting_logprobs.extend(logprob);
                 }
-                None => self.waiting_logprobs.extend(logprob),
+                None => {
+                    self.recent.wait(id, 0);
+                    self.waiting_logprobs.extend(logprob);
+                }
             }
         }
         if let Some(text) = self.decoder.take_complete() {
@@ -292,6 +317,9 @@ impl StreamProcessor {
     fn push_decoded(&mut self, text: &str) {
         let logprobs = std::mem::take(&mut self.waiting_logprobs);
         let logprobs = (!logprobs.is_empty()).then(|| Arc::from(logprobs));
+        if let Some(tokenizer) = &self.tokenizer {
+            self.recent.place_waiting(self.machine.received(), text.len(), tokenizer);
+        }
         self.machine.push(text, Kind::Plain, logprobs);
     }
 
@@ -320,6 +348,10 @@ impl StreamProcessor {
         if let Some((reason, stop_sequence)) = self.machine.ended_by_itself() {
             events.finish(reason, stop_sequence, self.usage());
             self.phase = Phase::Finished;
+            // It is behind the end, too.
+            self.release_decoded();
+        } else {
+            self.recent.release(self.machine.released());
         }
     }
 

@@ -1,7 +1,7 @@
 //! The states of JSON mode: before the value all is held, the value is delivered, behind it all is dropped.
 
 use super::{JsonValue, Machine, Place, State, Step, Trigger};
-use crate::stream::event::{Channel, Events, FinishReason};
+use crate::stream::event::{Channel, Events};
 use crate::stream::scan::{Fired, Looks, Scan};
 use crate::stream::tag::SPACE;
 
@@ -73,8 +73,7 @@ impl Machine {
             let kind = self.input.piece_at(at).0.kind;
             if let Some(Fired::Stop { index, start }) = value.scan.step_stops(&self.markers, byte, kind) {
                 self.emit(Channel::Content, start, events);
-                self.over = Some((FinishReason::Stop, Some(index)));
-                return Step::Wait;
+                return self.stop(index, start);
             }
             if value.string {
                 value.string = value.escape || byte != b'"';
