@@ -3,8 +3,9 @@
 Read in this order: config, ops, engram, model, cache, sampler, sequence, scheduler, engine.
 """
 
-from .config import PRESETS, ConfigError, EngineConfig, ModelConfig
+from .config import PRESETS, ConfigError, ModelConfig
 from .engine import Capabilities, Delta, Engine, Stats, generate
+from .limits import EngineConfig
 from .sampler import RequestError, Sampled, SamplingParams
 from .sequence import Request
 from .weights import WeightsError

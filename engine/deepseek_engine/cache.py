@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .config import EngineConfig, ModelConfig
+from .config import ModelConfig
+from .limits import EngineConfig
 
 
 class Pool:

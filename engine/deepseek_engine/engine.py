@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence as Ids
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +16,9 @@ from torch import Tensor
 
 from . import weights as weights_module
 from .cache import Cache, StepInput
-from .config import PRESETS, ConfigError, EngineConfig, ModelConfig
+from .config import PRESETS, ConfigError, ModelConfig
 from .engram import compressed_vocabulary, look_back
+from .limits import EngineConfig, default_limits
 from .model import Model
 from .sampler import MAX_LOGPROBS, RequestError, Sampled, sample
 from .scheduler import Part, Plan, Scheduler
@@ -240,14 +241,6 @@ class Engine:
         if sequence.output_length < sequence.request.sampling.min_tokens:
             banned |= sequence.stop_ids(self.config.eos_token_id)
         return banned
-
-
-def default_limits(config: ModelConfig) -> EngineConfig:
-    """Limits for a model on one CPU: as many pages as sixteen sequences of half the length need."""
-    limits = EngineConfig(page_size=16 if config.hidden_size < 1024 else 128)
-    length = min(limits.max_model_len, config.max_position_embeddings)
-    pages = limits.max_num_seqs * length // limits.page_size // 2 + 1
-    return replace(limits, max_model_len=length, num_pages=pages)
 
 
 def _delta(sequence: Sequence, token: Sampled | None) -> Delta:

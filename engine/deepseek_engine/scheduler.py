@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .cache import Pool
-from .config import EngineConfig
+from .limits import EngineConfig
 from .sequence import FinishReason, Sequence
 
 

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from deepseek_engine import weights
 from deepseek_engine.cache import Cache, StepInput
-from deepseek_engine.config import PRESETS, EngineConfig, ModelConfig
+from deepseek_engine.config import PRESETS, ModelConfig
 from deepseek_engine.engram import look_back
+from deepseek_engine.limits import EngineConfig
 from deepseek_engine.model import Model
 from deepseek_engine.weights import Weights
 
@@ -48,11 +49,10 @@ class Runner:
         model_weights: Weights,
         config: ModelConfig = TINY,
         limits: EngineConfig = LIMITS,
-        dtype: torch.dtype = torch.float32,
     ) -> None:
         self.model = Model(config, model_weights)
         self.config = config
-        self.cache = Cache(config, limits, dtype)
+        self.cache = Cache(config, limits, self.model.embed.dtype)
         for store in (self.cache.windows, self.cache.entries, self.cache.index_keys, self.cache.groups):
             for tensor in store.values():
                 tensor.fill_(torch.nan)
@@ -80,7 +80,6 @@ def contents(runner: Runner, text: Text) -> dict[str, Tensor]:
     for layer, ring in cache.windows.items():
         found[f"window.{layer}"] = _in_order(ring[text.slot], text.done)
     for source, ring in cache.groups.items():
-        # Only the tokens of an unfinished group are needed again, and those that may be taken back.
         found[f"group.{source}"] = _in_order(ring[text.slot], text.done)
     return found
 

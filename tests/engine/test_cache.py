@@ -19,7 +19,7 @@ CHUNKS = [[1] * 50, [5] * 10, [16, 16, 16, 2], [33, 17], [7, 1, 1, 20, 3, 18]]
 def test_p10_chunked_prefill_is_whole_prefill(chunks: list[int], dtype: torch.dtype, bound: float) -> None:
     """The logits of every token and everything in the cache are those of the dense twin, for any cut of the prompt."""
     weights, ids = tiny_weights(dtype=dtype), prompt(50)
-    runner, text = Runner(weights, dtype=dtype), Text(ids, 2, [3, 1, 4, 9])
+    runner, text = Runner(weights), Text(ids, 2, [3, 1, 4, 9])
     twin = reference.forward(TINY, weights, ids)
     assert relative_error(runner.run_chunks(text, chunks), twin.logits) < bound
     found = contents(runner, text)

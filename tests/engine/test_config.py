@@ -1,14 +1,18 @@
 """Configurations: what is read, what is refused, and by which name."""
 
 import json
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from deepseek_engine.config import PRESETS, ConfigError, EngineConfig, ModelConfig
+from deepseek_engine.config import PRESETS, ConfigError, ModelConfig
 from deepseek_engine.engram import HashLayout
+from deepseek_engine.limits import EngineConfig
 
 TINY, FLASH = PRESETS["tiny"], PRESETS["flash"]
 
@@ -41,6 +45,9 @@ def test_the_layer_plan_of_the_released_model() -> None:
         (["text_config", "num_hash_layers"], 3, "'num_hash_layers' is 3"),
         (["text_config", "hc_shifted"], False, "'hc_shifted' is False"),
         (["text_config", "rope_scaling"], {"factor": 16}, "'rope_scaling'"),
+        (["text_config", "rope_scaling", "factor"], 0, "'rope_scaling' has a value"),
+        (["text_config", "hc_eps"], float("nan"), "'hc_eps' is nan"),
+        (["text_config", "compress_rope_theta"], 1, "'compress_rope_theta' is not above 1"),
         (["text_config", "compress_ratios"], [0] * 43, "no decoder"),
         (["text_config", "kv_source_layer_ids"], [2, 8, 14], "layer 20"),
         (["text_config", "kv_source_layer_ids"], [8, 14, 20], "layer 2 "),
@@ -124,3 +131,30 @@ def test_engine_settings_outside_the_guards_are_refused(change: dict[str, Any], 
     with pytest.raises(ConfigError) as error:
         replace(EngineConfig(page_size=16, max_model_len=1024), **change).check(TINY)
     assert text in str(error.value)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 50) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_any_configuration_is_read_or_refused(data: st.DataObject) -> None:
+    """Whatever stands in place of a value, the file is read or refused with `ConfigError`."""
+    config = json.loads(json.dumps(TINY.to_dict()))
+    for _ in range(data.draw(st.integers(1, 3))):
+        inner = config
+        key = data.draw(st.sampled_from(sorted(inner)))
+        if key == "text_config" and isinstance(inner[key], dict) and inner[key] and data.draw(st.booleans()):
+            inner = inner[key]
+            key = data.draw(st.sampled_from(sorted(inner)))
+        inner[key] = data.draw(JSON)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            ModelConfig.from_dict(config)
+        except ConfigError as error:
+            assert str(error)

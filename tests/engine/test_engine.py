@@ -13,7 +13,7 @@ import torch
 import reference
 from deepseek_engine import ConfigError, Delta, Engine, EngineConfig, Request, RequestError, SamplingParams, generate
 from deepseek_engine.config import PRESETS
-from deepseek_engine.engine import default_limits
+from deepseek_engine.limits import default_limits
 from deepseek_engine.weights import MODEL_PARTS, export
 from deepseek_engine.weights import random as random_weights
 from steps import TINY, prompt, tiny_weights

@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from conformance import LIMIT, PROMPT, REQUEST, check, check_refused, collect
-from deepseek_engine import Engine, EngineConfig
+from deepseek_engine import Delta, Engine, EngineConfig
 from deepseek_engine.config import PRESETS
 from deepseek_engine.weights import MODEL_PARTS, export, random
 from deepseek_recipe.adapters import (
@@ -21,7 +21,7 @@ from deepseek_recipe.adapters import (
     SamplingSpec,
     TokenDelta,
 )
-from deepseek_recipe.adapters.local import LocalEngine
+from deepseek_recipe.adapters.local import LocalEngine, _Output
 from deepseek_recipe.adapters.select import open_engine
 from gateway import gateway
 
@@ -110,7 +110,13 @@ def test_a_fault_of_the_engine_ends_its_requests(monkeypatch: pytest.MonkeyPatch
 
     async def run() -> None:
         local = engine()
+        deltas = local.generate(replace(REQUEST, sampling=SamplingSpec(max_tokens=400)))
+        made = list((await anext(deltas)).token_ids)
         monkeypatch.setattr(local._engine, "model", None)
+        with pytest.raises(RequestError, match="the engine failed"):
+            async for delta in deltas:
+                made += delta.token_ids
+        assert made
         for _ in range(2):
             with pytest.raises(RequestError) as error:
                 await collect(local, REQUEST)
@@ -139,6 +145,21 @@ def test_names_on_the_command_line(tmp_path: Path, caplog: pytest.LogCaptureFixt
         ids, _ = await collect(local, replace(REQUEST, sampling=SEEDED))
         assert len(ids) == LIMIT
         await local.aclose()
+
+    asyncio.run(run())
+
+
+def test_deltas_that_wait_come_before_an_error() -> None:
+    """A consumer that was slow gets what was made, then the fault."""
+
+    async def run() -> None:
+        output = _Output(asyncio.get_running_loop())
+        delta = Delta("a", (5,), None, None, None, 1, 1)
+        for item in (delta, delta, RequestError("engine_dead", "the engine failed")):
+            output.give(item)
+        assert await output.take() == [delta, delta]
+        with pytest.raises(RequestError):
+            await output.take()
 
     asyncio.run(run())
 

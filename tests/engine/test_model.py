@@ -159,7 +159,7 @@ def test_p09_three_programs_agree(seed: int) -> None:
     twin = reference.forward(TINY, weights, ids).logits
     oracle = oracle_numpy.logits(TINY, {name: value.numpy() for name, value in weights.items()}, ids)
     assert relative_error(twin, torch.from_numpy(oracle)) < 1e-12
-    engine = Runner(weights, dtype=torch.float64).run((Text(ids, 1, [1, 2, 3, 4]), 50))[0]
+    engine = Runner(weights).run((Text(ids, 1, [1, 2, 3, 4]), 50))[0]
     assert relative_error(engine, twin) < 1e-12
     narrow = Runner(tiny_weights(seed)).run((Text(ids, 1, [1, 2, 3, 4]), 50))[0]
     assert relative_error(narrow.double(), twin) < 1e-4
@@ -171,12 +171,12 @@ def test_p09_images_and_a_subset_of_layers() -> None:
     image = [False] * 10 + [True] * 7 + [False] * 23
     features = normal(7, 64).double()
     text = Text(ids, 1, [1, 2, 3], image=image, inputs=features)
-    engine = Runner(weights, dtype=torch.float64).run_chunks(text, [13, 27])
+    engine = Runner(weights).run_chunks(text, [13, 27])
     twin = reference.forward(TINY, weights, ids, torch.tensor(image), features).logits
     assert relative_error(engine, twin) < 1e-12
 
     some = TINY.with_layers((0, 1, 3, 4, 6))
-    engine = Runner(weights, some, dtype=torch.float64).run((Text(ids, 1, [1, 2, 3]), 40))[0]
+    engine = Runner(weights, some).run((Text(ids, 1, [1, 2, 3]), 40))[0]
     assert relative_error(engine, reference.forward(some, weights, ids).logits) < 1e-12
 
 

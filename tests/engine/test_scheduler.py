@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from deepseek_engine.config import EngineConfig
+from deepseek_engine.limits import EngineConfig
 from deepseek_engine.sampler import SamplingParams
 from deepseek_engine.scheduler import Plan, Scheduler
 from deepseek_engine.sequence import Request, Sequence

@@ -2,6 +2,7 @@
 
 import json
 import math
+import random
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from torch import Tensor
 
 import reference
 from deepseek_engine import check, weights
-from deepseek_engine.config import PRESETS
+from deepseek_engine.config import PRESETS, ConfigError
 from deepseek_engine.model import Model
 from deepseek_engine.quantised import FP4_ROW, FP8_BLOCK, FP8_ROW, Form, Quantised
 from deepseek_engine.weights import Checkpoint, Weights, WeightsError
@@ -176,6 +177,27 @@ def test_p80_index_and_files_must_agree(folder: Path, tmp_path: Path) -> None:
         (tmp_path / "c" / weights.INDEX).write_text(content)
         with pytest.raises(WeightsError, match="index"):
             Checkpoint(tmp_path / "c")
+
+
+def test_p80_damaged_files_are_refused(folder: Path, tmp_path: Path) -> None:
+    """Whatever bytes are changed, cut or added in a header, the index or the configuration, nothing but a refusal comes
+    of it, if the file is still not a checkpoint."""
+    choices, outcomes = random.Random(0), Counter[str]()
+    whole = {path.name: path.read_bytes() for path in shutil.copytree(folder, tmp_path / "bad").iterdir()}
+    header = 8 + int.from_bytes(whole[FILE][:8], "little")
+    for _ in range(100):
+        name = choices.choice(sorted(whole))
+        damaged = bytearray(whole[name])
+        at = choices.randrange(header if name == FILE else len(damaged))
+        cut = choices.choice((0, 1, 1, 20))
+        damaged[at : at + cut] = choices.randbytes(choices.choice((0, 1, 1, 3)))
+        (tmp_path / "bad" / name).write_bytes(damaged)
+        try:
+            Checkpoint(tmp_path / "bad")
+        except (WeightsError, ConfigError) as error:
+            outcomes["refused"] += bool(str(error))
+        (tmp_path / "bad" / name).write_bytes(whole[name])
+    assert outcomes["refused"] > 80
 
 
 def test_p80_prefix_and_unread_tensors(folder: Path, tmp_path: Path) -> None:

@@ -214,15 +214,20 @@ class _Output:
             pass
 
     async def take(self) -> list[deepseek_engine.Delta]:
-        """For the consumer: all deltas that wait, at least one. Raises a `RequestError` that was given."""
+        """For the consumer: all deltas that wait. Raises a `RequestError` that was given, behind the deltas before."""
         await self._some.wait()
         self._some.clear()
         deltas: list[deepseek_engine.Delta] = []
         while self._items:
-            item = self._items.popleft()
-            if isinstance(item, RequestError):
+            item = self._items[0]
+            if not isinstance(item, RequestError):
+                deltas.append(item)
+            elif deltas:
+                self._some.set()
+                break
+            else:
                 raise item
-            deltas.append(item)
+            self._items.popleft()
         return deltas
 
 
