@@ -108,6 +108,7 @@ def test_an_output_that_ended_by_itself_makes_nothing_more() -> None:
         ("prompt", {}, "request", "expected 'request' as JSON text"),
         ("prompt", {"request": "{"}, None, "invalid JSON request"),
         ("prompt", {"request": "{}", "protocol": "soap"}, "protocol", "expected 'protocol' as null or one of"),
+        ("prompt", {"request": "{}", "model": []}, "model", "expected 'model' as null or one of"),
         ("prompt", {"request": "{}", "model": "other"}, "model", "expected 'model' as null or one of"),
         ("prompt", {"request": json.dumps(UNKNOWN)}, "messages[0].content[0].type", "unknown variant `nonsense`"),
         ("prompt", {"request": json.dumps({**CHAT, "messages": LONG})}, None, "200000 can be shown"),

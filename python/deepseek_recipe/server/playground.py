@@ -10,7 +10,7 @@ import codecs
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import resources
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, cast, get_args
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -47,8 +47,6 @@ _MAX_PROMPT = 200_000
 _MAX_OUTPUT = 20_000
 """In tokens, each of which is sent with what is known about it: of an output, chunks of three protocols."""
 
-_Result = TypeVar("_Result")
-
 
 def routes() -> list[Route]:
     """The page at `/playground`, its files, and the endpoints that it asks."""
@@ -81,12 +79,12 @@ async def _prompt(request: Request) -> Response:
     gateway: Gateway = request.app.state.gateway
     call = await gateway.call(request)
 
-    def run() -> bytes:
+    def work() -> dict[str, Any]:
         encoded = _encoded(gateway, call)
         _check_size("prompt", len(encoded.token_ids), _MAX_PROMPT)
-        return dump(describe_prompt(encoded))
+        return describe_prompt(encoded)
 
-    return json_response(await _in_thread(run))
+    return await _answer(work)
 
 
 async def _output(request: Request) -> Response:
@@ -97,18 +95,18 @@ async def _output(request: Request) -> Response:
     gateway: Gateway = request.app.state.gateway
     call = await gateway.call(request)
 
-    def run() -> bytes:
+    def work() -> dict[str, Any]:
         encoded = _encoded(gateway, call)
         ids = _ids(call.fields, encoded.tokenizer)
-        return dump(describe_output(encoded, ids, _finish_reason(call.fields)))
+        return describe_output(encoded, ids, _finish_reason(call.fields))
 
-    return json_response(await _in_thread(run))
+    return await _answer(work)
 
 
-async def _in_thread(work: Callable[[], _Result]) -> _Result:
-    """Answers of other requests go on meanwhile."""
+async def _answer(work: Callable[[], dict[str, Any]]) -> Response:
+    """What `work` says. It runs on another thread: answers of other requests go on meanwhile."""
     try:
-        return await asyncio.to_thread(work)
+        return json_response(await asyncio.to_thread(lambda: dump(work())))
     except (ConversionError, ValueError) as error:
         refusal = of_refusal(error)
         refusal.param = getattr(error, "path", None)
@@ -123,7 +121,7 @@ def _encoded(gateway: Gateway, call: Call) -> Encoded:
         raise ApiError(400, f"expected 'protocol' as null or one of {', '.join(PROTOCOLS)}", param="protocol")
     recipe = gateway.recipe
     if model is not None:
-        if model not in _MODELS:
+        if not isinstance(model, str) or model not in _MODELS:
             raise ApiError(400, f"expected 'model' as null or one of {', '.join(_MODELS)}", param="model")
         recipe = recipe.with_model(_MODELS[model])
     return recipe.encode(text, protocol=protocol)
