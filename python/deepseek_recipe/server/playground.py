@@ -1,6 +1,6 @@
-"""The playground: one page that shows what the codec makes of a request and of an output, and its two endpoints.
+"""The playground: one page that shows what the codec makes of a request and of an output, and its endpoints.
 
-It asks no engine, keeps nothing, and adds no rule of its own. The page loads nothing from elsewhere.
+It keeps nothing and adds no rule of its own. The page loads nothing from elsewhere.
 """
 
 from __future__ import annotations
@@ -8,7 +8,10 @@ from __future__ import annotations
 import asyncio
 import codecs
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from importlib import resources
 from typing import Any, cast, get_args
 
@@ -22,7 +25,7 @@ from ..recipe import PROTOCOLS, Encoded, FinishReason, ProtocolName, finish_chun
 from .errors import ApiError, of_refusal
 from .gateway import Call, Gateway
 from .jsontext import dump
-from .responders import json_response
+from .responders import json_response, whole
 from .sse import split
 
 _FILES = {
@@ -56,6 +59,7 @@ def routes() -> list[Route]:
         Route("/playground/example", _example),
         Route("/playground/prompt", _prompt, methods=["POST"]),
         Route("/playground/output", _output, methods=["POST"]),
+        Route("/playground/engine", _engine, methods=["POST"]),
     ]
 
 
@@ -103,10 +107,33 @@ async def _output(request: Request) -> Response:
     return await _answer(work)
 
 
+async def _engine(request: Request) -> Response:
+    """`POST /playground/engine`: the `ids` that the engine gives for the request of `_prompt`, and why they ended."""
+    gateway: Gateway = request.app.state.gateway
+    call = await gateway.call(request)
+    with _refusals():
+        encoded = await asyncio.to_thread(_encoded, gateway, call)
+    if encoded.model_version != gateway.settings.model:
+        raise ApiError(400, "the engine of this server runs the other model", param="model")
+    body = cast(str, call.fields["request"]).encode()
+    inner = replace(call, body=body, fields=json.loads(body))
+    encoded = await gateway.encode(body, encoded.protocol, inner)
+    answer, *_ = gateway.generations(encoded, inner)
+    await whole(request, gateway.run([answer], inner, encoded.protocol, keep=False))
+    return json_response(dump({"ids": answer.output_ids.tolist(), "finish_reason": answer.finish_reason}))
+
+
 async def _answer(work: Callable[[], dict[str, Any]]) -> Response:
     """What `work` says. It runs on another thread: answers of other requests go on meanwhile."""
-    try:
+    with _refusals():
         return json_response(await asyncio.to_thread(lambda: dump(work())))
+
+
+@contextmanager
+def _refusals() -> Generator[None]:
+    """What the codec says about a request, with the place of the fault."""
+    try:
+        yield
     except (ConversionError, ValueError) as error:
         refusal = of_refusal(error)
         refusal.param = getattr(error, "path", None)

@@ -70,7 +70,7 @@ async def respond(
             job.cancel()
             raise
         return StreamResponse(job, lambda error: error.sse(encoded.protocol, call.id))
-    await _whole(request, job)
+    await whole(request, job)
     return json_response(body())
 
 
@@ -79,7 +79,7 @@ def json_response(body: str | bytes, status: int = 200) -> Response:
     return Response(body, status, media_type="application/json")
 
 
-async def _whole(request: Request, job: Job) -> None:
+async def whole(request: Request, job: Job) -> None:
     """Waits until a job has ended. Raises its error; a client that is gone gets 499, which nobody sees."""
     listener = asyncio.ensure_future(_cancel_on_disconnect(request.receive, job))
     try:

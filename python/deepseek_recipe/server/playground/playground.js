@@ -1,4 +1,4 @@
-// The page: reads what is typed, asks the server's two endpoints, and shows what comes. It knows no protocol and no
+// The page: reads what is typed, asks the server's endpoints, and shows what comes. It knows no protocol and no
 // template. Text is only ever set as text.
 
 import { element, number, showDifference, showPrompt } from "./prompt.js";
@@ -202,6 +202,26 @@ function output({ form, output: written }) {
   }
 }
 
+async function askEngine() {
+  if (by("ask").ariaBusy === "true") return;
+  by("ask").ariaBusy = "true";
+  by("status").textContent = "The engine is asked.";
+  try {
+    const { ids, finish_reason } = await ask("engine", readState().first);
+    by("form").value = "ids";
+    by("output").value = ids.join(", ");
+    by("finish").value = finish_reason ?? "";
+    wantedCut = null;
+    by("status").textContent = "The engine has answered.";
+    await updateAll();
+  } catch (error) {
+    by("status").textContent = "";
+    showError(by("output-error"), by("output"), error);
+  } finally {
+    by("ask").ariaBusy = "false";
+  }
+}
+
 function tokenElement(step) {
   if (step.id === undefined) return element("span", { class: "end cut-off" }, " end");
   return element("span", { class: step.special ? "token special cut-off" : "token cut-off", title: `id ${step.id}` }, step.text);
@@ -307,6 +327,7 @@ function listen() {
     settled();
   });
   by("play").addEventListener("click", replay);
+  by("ask").addEventListener("click", askEngine);
   by("link").addEventListener("click", copyLink);
   addEventListener("hashchange", () => location.hash !== kept && start());
 }
