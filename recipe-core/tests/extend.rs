@@ -1,6 +1,6 @@
 //! Token-exact extension: it goes on from the sampled ids wherever it may, and never tells another story than the
 //! plain prompt. Sessions grow from the conversations of the request cases by made-up outputs; some are mutated.
-//! `PROPTEST_CASES=1000000 cargo test --release -p recipe-core --test extend` plays a million.
+//! More with `PROPTEST_CASES`.
 
 #![allow(clippy::unwrap_used)]
 

@@ -249,7 +249,7 @@ def test_other_versions_are_refused() -> None:
         async def generate(self, prompt: Any, sampling_params: Any, request_id: str) -> Any:  # type: ignore[override]
             yield None
 
-    with pytest.raises(EngineUnavailable, match="has no trace_headers, priority, reasoning_ended in .*generate"):
+    with pytest.raises(EngineUnavailable, match=r"has no trace_headers, priority, reasoning_ended in .*generate"):
         asyncio.run(VllmEngine(Older()).capabilities())
 
 

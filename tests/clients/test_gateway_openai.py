@@ -171,6 +171,15 @@ def test_errors() -> None:
         sdk.models.list()
 
 
+def test_response_that_takes_long() -> None:
+    with client(engine=ReplayEngine([ANSWER], pace=0.05), keep_alive=0.1) as sdk:
+        completion = sdk.chat.completions.create(model=MODEL, messages=MESSAGES)
+        assert completion.choices[0].message.content == "It is sunny in Paris."
+    broken = ReplayEngine([ReplayOutput([400] * 5, "error")], pace=0.1)
+    with client(engine=broken, keep_alive=0.1) as sdk, pytest.raises(openai.APIConnectionError):
+        sdk.chat.completions.create(model=MODEL, messages=MESSAGES)
+
+
 def test_async_and_many_at_a_time() -> None:
     async def ask(sdk: openai.AsyncOpenAI) -> str:
         text = ""

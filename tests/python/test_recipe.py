@@ -376,3 +376,15 @@ def test_a_session_keeps_its_ids() -> None:
     )
     with pytest.raises((TypeError, OverflowError)):
         recipe.encode(body(), previous=([-1], []))
+
+
+def test_each_choice_has_a_reply_of_its_own() -> None:
+    encoded = recipe.Recipe(options=recipe.ConversionOptions(max_choices=2)).encode(
+        {"model": "DeepSeek-V4.1-Flash", "n": 2, "messages": [{"role": "user", "content": "Hi"}]}
+    )
+    for index in range(encoded.inference_options.n):
+        reply = encoded.reply(id="id", index=index)
+        reply.push("</think>Hi")
+        reply.finish()
+        assert reply.response()["choices"][0]["index"] == index
+        assert json.loads(reply.response_json()) == reply.response()

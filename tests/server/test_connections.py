@@ -17,7 +17,7 @@ from deepseek_recipe.adapters import TokenDelta
 from deepseek_recipe.adapters.replay import ReplayEngine, ReplayOutput
 from deepseek_recipe.server import serve as serving
 from loopback import listening, post, until
-from support import BODIES, CHAT, END, MESSAGES, RESPONSES, THOUGHT, Scripted, events, run
+from support import BODIES, CHAT, DIED, END, MESSAGES, RESPONSES, THOUGHT, Scripted, events, run
 
 ENDLESS = ReplayOutput([400] * 1_000_000)
 
@@ -247,6 +247,33 @@ def test_process_that_cannot_start(options: list[str], message: str, capsys: pyt
     assert main(["serve", "--port", "0", *options]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_whole_response_that_fails_late_has_no_end(path: str) -> None:
+    async def test() -> None:
+        async with listening(Scripted(THOUGHT, 0.3, DIED), keep_alive=0.1) as (port, gateway):
+            reader, writer = await post(port, path, BODIES[path])
+            reply = await reader.read()
+            assert b" 200 " in reply[:20] and b"the engine is gone" in reply
+            # The last chunk of a reply that is whole.
+            assert not reply.endswith(b"0\r\n\r\n")
+            assert not gateway.jobs
+            writer.close()
+
+    run(test())
+
+
+def test_client_that_goes_away_while_its_response_takes_long() -> None:
+    async def test() -> None:
+        engine = ReplayEngine([ENDLESS], pace=0.01)
+        async with listening(engine, keep_alive=0.1) as (port, gateway):
+            reader, writer = await post(port, CHAT, BODIES[CHAT])
+            await reader.readuntil(b"\r\n\r\n1\r\n\n")
+            writer.close()
+            await until(lambda: engine.running == 0 and not gateway.jobs)
+
+    run(test())
 
 
 def test_events_are_whole_in_each_write() -> None:

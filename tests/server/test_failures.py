@@ -301,6 +301,18 @@ def test_pings() -> None:
     run(test())
 
 
+@pytest.mark.parametrize("path", BODIES)
+def test_whole_response_that_takes_long(path: str) -> None:
+    async def test() -> None:
+        async with serving(Scripted(0.3, THOUGHT, 0.3, END), keep_alive=0.1) as (client, gateway):
+            reply = await client.post(path, json=BODIES[path])
+            assert reply.status_code == 200 and reply.headers["content-type"] == "application/json"
+            assert reply.text.startswith("\n\n") and reply.json()["id"]
+            assert not gateway.jobs
+
+    run(test())
+
+
 def test_output_that_stops_in_a_character() -> None:
     ids = ReplayEngine().tokenizer.encode("🫨")
     assert len(ids) > 1

@@ -65,6 +65,10 @@ class ApiError(Exception):
         """The reply's status: Messages has one of its own for overload."""
         return 529 if dialect == "anthropic" and self.status == 503 else self.status
 
+    def text(self, protocol: str, request_id: str) -> bytes:
+        """The reply's body as JSON text."""
+        return dump(self.body("anthropic" if protocol == "messages" else "openai", request_id))
+
     def sse(self, protocol: str, request_id: str) -> bytes:
         """The only event of a stream that failed before its first one (protocols' own forms)."""
         if protocol == "messages":

@@ -119,8 +119,12 @@ async def _engine(request: Request) -> Response:
     inner = replace(call, body=body, fields=json.loads(body))
     encoded = await gateway.encode(body, encoded.protocol, inner)
     answer, *_ = gateway.generations(encoded, inner)
-    await whole(request, gateway.run([answer], inner, encoded.protocol, keep=False))
-    return json_response(dump({"ids": answer.output_ids.tolist(), "finish_reason": answer.finish_reason}))
+    job = gateway.run([answer], inner, encoded.protocol, keep=False)
+
+    def body() -> bytes:
+        return dump({"ids": answer.output_ids.tolist(), "finish_reason": answer.finish_reason})
+
+    return await whole(request, gateway, inner, encoded, job, body)
 
 
 async def _answer(work: Callable[[], dict[str, Any]]) -> Response:

@@ -70,8 +70,16 @@ async def respond(
             job.cancel()
             raise
         return StreamResponse(job, lambda error: error.sse(encoded.protocol, call.id))
-    await whole(request, job)
-    return json_response(body())
+    return await whole(request, gateway, call, encoded, job, body)
+
+
+async def whole(
+    request: Request, gateway: Gateway, call: Call, encoded: Encoded, job: Job, body: Callable[[], str | bytes]
+) -> Response:
+    """The reply to a job that nobody follows. Raises `ApiError` where it fails soon."""
+    if await _ends(request, job, gateway.settings.keep_alive):
+        return json_response(body())
+    return _LateResponse(job, body, gateway.settings.keep_alive, lambda error: error.text(encoded.protocol, call.id))
 
 
 def json_response(body: str | bytes, status: int = 200) -> Response:
@@ -79,21 +87,69 @@ def json_response(body: str | bytes, status: int = 200) -> Response:
     return Response(body, status, media_type="application/json")
 
 
-async def whole(request: Request, job: Job) -> None:
-    """Waits until a job has ended. Raises its error; a client that is gone gets 499, which nobody sees."""
+class _LateResponse(Response):
+    """A whole response that takes long: empty lines, white space to JSON, keep the connection until it is there.
+
+    Its status has been sent by then. One that fails is left without its end, so that every client sees a failure; what
+    it was stands in it for people.
+    """
+
+    def __init__(
+        self, job: Job, body: Callable[[], str | bytes], keep_alive: float, on_error: Callable[[ApiError], bytes]
+    ):
+        super().__init__(status_code=200)
+        self._job = job
+        self._body = body
+        self._keep_alive = keep_alive
+        self._on_error = on_error
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        job = self._job
+        listener = asyncio.ensure_future(_cancel_on_disconnect(receive, job))
+        try:
+            headers = [(b"content-type", b"application/json")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            while not job.task.done():
+                await send({"type": "http.response.body", "body": b"\n", "more_body": True})
+                await asyncio.wait([job.task], timeout=self._keep_alive)
+            if (error := _failure(job)) is not None:
+                await send({"type": "http.response.body", "body": self._on_error(error), "more_body": True})
+                return
+            body = self._body()
+            content = body.encode() if isinstance(body, str) else body
+            await send({"type": "http.response.body", "body": content, "more_body": False})
+        finally:
+            listener.cancel()
+            job.cancel()
+
+
+async def _ends(request: Request, job: Job, seconds: float) -> bool:
+    """Waits until a job has ended, for so long. Returns whether it has, and raises its error."""
     listener = asyncio.ensure_future(_cancel_on_disconnect(request.receive, job))
     try:
-        await asyncio.wait([job.task])
+        await asyncio.wait([job.task], timeout=seconds)
+    except asyncio.CancelledError:
+        job.cancel()
+        raise
     finally:
         listener.cancel()
-        job.cancel()
+    if not job.task.done():
+        return False
+    if (error := _failure(job)) is not None:
+        raise error
+    return True
+
+
+def _failure(job: Job) -> ApiError | None:
+    """Why an ended job has no whole response. That of a client that is gone is seen by nobody."""
     if job.error is not None:
-        raise job.error
+        return job.error
     if job.cancelled:
-        raise ApiError(499, "The client closed the connection.")
+        return ApiError(499, "The client closed the connection.")
     for generation in job.generations:
         if generation.failure is not None:
-            raise ApiError(500, generation.failure.message, code="server_error")
+            return ApiError(500, generation.failure.message, code="server_error")
+    return None
 
 
 async def _cancel_on_disconnect(receive: Receive, job: Job) -> None:

@@ -118,9 +118,9 @@ async function ask(path, body, signal) {
     if (error.name === "AbortError") throw error;
     throw new Error("The server does not answer.");
   }
-  const answer = await reply.json().catch(() => ({}));
-  if (reply.ok) return answer;
-  const { message, param } = answer.error ?? { message: reply.statusText };
+  const answer = await reply.json().catch(() => null);
+  if (reply.ok && answer) return answer;
+  const { message, param } = answer?.error ?? { message: reply.ok ? "The answer broke off." : reply.statusText };
   throw new Error(`${reply.status}${param ? ` at ${param}` : ""}: ${message}`);
 }
 
