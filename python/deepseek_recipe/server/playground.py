@@ -121,10 +121,10 @@ async def _engine(request: Request) -> Response:
     answer, *_ = gateway.generations(encoded, inner)
     job = gateway.run([answer], inner, encoded.protocol, keep=False)
 
-    def body() -> bytes:
+    def said() -> bytes:
         return dump({"ids": answer.output_ids.tolist(), "finish_reason": answer.finish_reason})
 
-    return await whole(request, gateway, inner, encoded, job, body)
+    return await whole(request, gateway, inner, encoded, job, said)
 
 
 async def _answer(work: Callable[[], dict[str, Any]]) -> Response:
