@@ -116,6 +116,20 @@ test("an output as ids, as a recorded line, and one that cannot be read", async 
   assert.match(await page.locator("#output-error").textContent(), /^Expected ids/);
 });
 
+test("the engine is asked", async () => {
+  const page = await openWith({ request: chat("Hello, engine"), output: "" });
+  await page.getByRole("button", { name: "Ask the engine" }).press("Enter");
+  await page.locator("#status", { hasText: "has answered" }).waitFor({ timeout: 60000 });
+  await settled(page);
+  const said = (await texts(page.locator("#tokens .token"))).join("");
+  assert.match(said, /^This is the replay engine.*Hello, engine/);
+  assert.match(await page.locator("#place").textContent(), /and the end$/);
+  await page.locator("#first [name=model]").selectOption("DeepSeek-V4-Pro");
+  await settled(page);
+  await page.getByRole("button", { name: "Ask the engine" }).press("Enter");
+  await page.locator("#output-error", { hasText: "400 at model: the engine of this server runs the other model" }).waitFor();
+});
+
 test("a request that cannot be served says why and where, and the last prompt stays", async () => {
   const page = await open();
   const shown = await page.locator("#prompt").textContent();

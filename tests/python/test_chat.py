@@ -1,6 +1,5 @@
 """`deepseek-recipe chat`: as a program between pipes, on a terminal, and with an engine that keeps what it gets."""
 
-import asyncio
 import io
 import json
 import os
@@ -12,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from deepseek_recipe import cli
+from deepseek_recipe import ModelVersion, Tokenizer, cli
 from deepseek_recipe.adapters import GenerateRequest, TokenDelta
-from deepseek_recipe.adapters.replay import ReplayEngine
+from deepseek_recipe.adapters.replay import ReplayEngine, ReplayOutput
 from deepseek_recipe.cli import chat
 
 CHAT = [sys.executable, "-m", "deepseek_recipe", "chat"]
@@ -65,7 +64,7 @@ def test_ctrl_c_stops_an_answer_and_the_chat_goes_on(tmp_path: Path) -> None:
     import pty
 
     endless = {"text": "on and on " * 500, "match": "Talk"}
-    engine = outputs(tmp_path, {"text": "Good.", "match": "Enough"}, endless)
+    engine = outputs(tmp_path, {"text": "Good \x1b[5m.", "match": "Enough"}, endless)
     ours, theirs = pty.openpty()
     command = [*CHAT, "--pace", "0.01", "--no-thinking", "--engine", engine]
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs) as process:
@@ -85,7 +84,7 @@ def test_ctrl_c_stops_an_answer_and_the_chat_goes_on(tmp_path: Path) -> None:
         until(b"[stopped]")
         until(b"> ")
         os.write(ours, b"Enough\n")
-        until(b"Good.")
+        until("Good ␛[5m.".encode())
         until(b"> ")
         os.write(ours, b"\x04")
         assert process.wait(20) == 0
@@ -95,7 +94,9 @@ def test_ctrl_c_stops_an_answer_and_the_chat_goes_on(tmp_path: Path) -> None:
 class _Keeping(ReplayEngine):
     """Keeps the prompts that it gets."""
 
-    prompts: list[list[int]]
+    def __init__(self, output: list[int]):
+        super().__init__([ReplayOutput(output)])
+        self.prompts: list[list[int]] = []
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[TokenDelta, None]:
         self.prompts.append(list(request.prompt_token_ids))
@@ -104,16 +105,13 @@ class _Keeping(ReplayEngine):
 
 
 def test_the_next_prompt_goes_on_from_the_very_ids(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = _Keeping()
-    engine.prompts = []
-    encode = engine.tokenizer.encode
+    encode = Tokenizer.builtin(ModelVersion.DeepseekV41Flash).encode
     # An output that the encoder would not give.
     sampled = [*encode("Hel"), *encode("lo"), 1]
     assert sampled[:-1] != encode("Hello")
-    engine._in_turn = [type(engine.output(""))(sampled)]  # pyright: ignore[reportPrivateUsage]
+    engine = _Keeping(sampled)
 
     async def open_engine(*_: object, **__: object) -> _Keeping:
-        await asyncio.sleep(0)
         return engine
 
     monkeypatch.setattr(chat, "open_engine", open_engine)

@@ -94,6 +94,16 @@ def test_a_cut_is_the_beginning_of_the_steps() -> None:
     assert ended["steps"][-1]["events"][0]["reason"] == "length"
 
 
+def test_the_engine_is_asked() -> None:
+    request = json.dumps({**CHAT, "stream": True, "n": 2})
+    status, answer = post("engine", request=request)
+    tokenizer = recipe.Tokenizer.builtin(recipe.ModelVersion.DeepseekV41Flash)
+    assert (status, answer["finish_reason"]) == (200, "stop")
+    assert answer["ids"][:-1] == tokenizer.encode("I think.</think>Said.")
+    status, answer = post("engine", request=request, model="DeepSeek-V4-Pro")
+    assert status == 400 and answer["error"]["param"] == "model"
+
+
 def test_an_output_that_ended_by_itself_makes_nothing_more() -> None:
     request = json.dumps({**CHAT, "stop": "two"})
     _, answer = post("output", request=request, text="</think>one two three", finish_reason="stop")
@@ -108,6 +118,7 @@ def test_an_output_that_ended_by_itself_makes_nothing_more() -> None:
         ("prompt", {}, "request", "expected 'request' as JSON text"),
         ("prompt", {"request": "{"}, None, "invalid JSON request"),
         ("prompt", {"request": "{}", "protocol": "soap"}, "protocol", "expected 'protocol' as null or one of"),
+        ("prompt", {"request": "{}", "model": []}, "model", "expected 'model' as null or one of"),
         ("prompt", {"request": "{}", "model": "other"}, "model", "expected 'model' as null or one of"),
         ("prompt", {"request": json.dumps(UNKNOWN)}, "messages[0].content[0].type", "unknown variant `nonsense`"),
         ("prompt", {"request": json.dumps({**CHAT, "messages": LONG})}, None, "200000 can be shown"),

@@ -17,7 +17,7 @@ from ..adapters import EngineAdapter, EngineUnavailable, GenerateRequest, Sampli
 from ..adapters.select import open_engine
 from ..recipe import Encoded, FinishReason, Recipe, finish_chunk
 from .engine import add_engine
-from .terminal import DIM, EVENT, MODELS, Commands, Refused, coloured, read
+from .terminal import DIM, EVENT, MODELS, Commands, Refused, coloured, harmless, read
 
 _NOTE = "Ctrl-C stops an answer, Ctrl-D ends the chat."
 
@@ -181,8 +181,8 @@ class _Answer:
 
     def _print(self, channel: str, head: str, text: str, colour: str) -> None:
         """Prints text; where another kind of it begins, on a line of its own behind `head`."""
+        text = harmless(text if channel == self._shown else head + text)
         if channel != self._shown:
-            text = head + text
             if self._shown:
                 print()
             self._shown = channel

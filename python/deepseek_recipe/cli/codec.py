@@ -11,7 +11,7 @@ from typing import Any
 from .._native import Event, InferenceChunk, OutputParser
 from ..describe import describe
 from ..recipe import PROTOCOLS, Chunk, Encoded, encode, finish_chunk, stream_parse
-from .terminal import DIM, EVENT, SPECIAL, Commands, Refused, coloured, print_title, read_request, read_text
+from .terminal import DIM, EVENT, SPECIAL, Commands, Refused, coloured, harmless, print_title, read_request, read_text
 
 
 def add(commands: Commands) -> None:
@@ -107,7 +107,8 @@ def _described(encoded: Encoded) -> dict[str, Any]:
 
 def _print_prompt(encoded: Encoded) -> None:
     for segment in encoded.segments:
-        sys.stdout.write(segment.text if segment.kind == "plain" else coloured(segment.text, SPECIAL))
+        text = harmless(segment.text)
+        sys.stdout.write(text if segment.kind == "plain" else coloured(text, SPECIAL))
     print()
 
 

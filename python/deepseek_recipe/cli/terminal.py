@@ -19,6 +19,13 @@ MODELS = {
 SPECIAL, EVENT, TITLE, DIM = "36", "32", "1", "2"
 
 
+# Control characters but tab and line break: some would change how a terminal works.
+_PICTURES = {c: 0x2400 + c for c in range(32) if c not in (9, 10)} | {
+    127: 0x2421,
+    **dict.fromkeys(range(128, 160), "�"),
+}
+
+
 class Commands(Protocol):
     """What `ArgumentParser.add_subparsers` returns."""
 
@@ -51,6 +58,11 @@ def read_request(path: str, protocol: ProtocolName | None) -> Encoded:
         return encode(read(path), protocol=protocol)
     except (ConversionError, ValueError) as error:
         raise Refused(f"{path}: {error}") from error
+
+
+def harmless(text: str) -> str:
+    """Text that others wrote; on a terminal, pictures stand for its control characters."""
+    return text.translate(_PICTURES) if sys.stdout.isatty() else text
 
 
 def coloured(text: str, colour: str) -> str:

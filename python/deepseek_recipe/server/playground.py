@@ -1,6 +1,6 @@
-"""The playground: one page that shows what the codec makes of a request and of an output, and its two endpoints.
+"""The playground: one page that shows what the codec makes of a request and of an output, and its endpoints.
 
-It asks no engine, keeps nothing, and adds no rule of its own. The page loads nothing from elsewhere.
+It keeps nothing and adds no rule of its own. The page loads nothing from elsewhere.
 """
 
 from __future__ import annotations
@@ -8,9 +8,12 @@ from __future__ import annotations
 import asyncio
 import codecs
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from importlib import resources
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, cast, get_args
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,7 +25,7 @@ from ..recipe import PROTOCOLS, Encoded, FinishReason, ProtocolName, finish_chun
 from .errors import ApiError, of_refusal
 from .gateway import Call, Gateway
 from .jsontext import dump
-from .responders import json_response
+from .responders import json_response, whole
 from .sse import split
 
 _FILES = {
@@ -47,8 +50,6 @@ _MAX_PROMPT = 200_000
 _MAX_OUTPUT = 20_000
 """In tokens, each of which is sent with what is known about it: of an output, chunks of three protocols."""
 
-_Result = TypeVar("_Result")
-
 
 def routes() -> list[Route]:
     """The page at `/playground`, its files, and the endpoints that it asks."""
@@ -58,6 +59,7 @@ def routes() -> list[Route]:
         Route("/playground/example", _example),
         Route("/playground/prompt", _prompt, methods=["POST"]),
         Route("/playground/output", _output, methods=["POST"]),
+        Route("/playground/engine", _engine, methods=["POST"]),
     ]
 
 
@@ -81,12 +83,12 @@ async def _prompt(request: Request) -> Response:
     gateway: Gateway = request.app.state.gateway
     call = await gateway.call(request)
 
-    def run() -> bytes:
+    def work() -> dict[str, Any]:
         encoded = _encoded(gateway, call)
         _check_size("prompt", len(encoded.token_ids), _MAX_PROMPT)
-        return dump(describe_prompt(encoded))
+        return describe_prompt(encoded)
 
-    return json_response(await _in_thread(run))
+    return await _answer(work)
 
 
 async def _output(request: Request) -> Response:
@@ -97,18 +99,45 @@ async def _output(request: Request) -> Response:
     gateway: Gateway = request.app.state.gateway
     call = await gateway.call(request)
 
-    def run() -> bytes:
+    def work() -> dict[str, Any]:
         encoded = _encoded(gateway, call)
         ids = _ids(call.fields, encoded.tokenizer)
-        return dump(describe_output(encoded, ids, _finish_reason(call.fields)))
+        return describe_output(encoded, ids, _finish_reason(call.fields))
 
-    return json_response(await _in_thread(run))
+    return await _answer(work)
 
 
-async def _in_thread(work: Callable[[], _Result]) -> _Result:
-    """Answers of other requests go on meanwhile."""
+async def _engine(request: Request) -> Response:
+    """`POST /playground/engine`: the `ids` that the engine gives for the request of `_prompt`, and why they ended."""
+    gateway: Gateway = request.app.state.gateway
+    call = await gateway.call(request)
+    with _refusals():
+        encoded = await asyncio.to_thread(_encoded, gateway, call)
+    if encoded.model_version != gateway.settings.model:
+        raise ApiError(400, "the engine of this server runs the other model", param="model")
+    body = cast(str, call.fields["request"]).encode()
+    inner = replace(call, body=body, fields=json.loads(body))
+    encoded = await gateway.encode(body, encoded.protocol, inner)
+    answer, *_ = gateway.generations(encoded, inner)
+    job = gateway.run([answer], inner, encoded.protocol, keep=False)
+
+    def said() -> bytes:
+        return dump({"ids": answer.output_ids.tolist(), "finish_reason": answer.finish_reason})
+
+    return await whole(request, gateway, inner, encoded, job, said)
+
+
+async def _answer(work: Callable[[], dict[str, Any]]) -> Response:
+    """What `work` says. It runs on another thread: answers of other requests go on meanwhile."""
+    with _refusals():
+        return json_response(await asyncio.to_thread(lambda: dump(work())))
+
+
+@contextmanager
+def _refusals() -> Generator[None]:
+    """What the codec says about a request, with the place of the fault."""
     try:
-        return await asyncio.to_thread(work)
+        yield
     except (ConversionError, ValueError) as error:
         refusal = of_refusal(error)
         refusal.param = getattr(error, "path", None)
@@ -123,7 +152,7 @@ def _encoded(gateway: Gateway, call: Call) -> Encoded:
         raise ApiError(400, f"expected 'protocol' as null or one of {', '.join(PROTOCOLS)}", param="protocol")
     recipe = gateway.recipe
     if model is not None:
-        if model not in _MODELS:
+        if not isinstance(model, str) or model not in _MODELS:
             raise ApiError(400, f"expected 'model' as null or one of {', '.join(_MODELS)}", param="model")
         recipe = recipe.with_model(_MODELS[model])
     return recipe.encode(text, protocol=protocol)

@@ -70,6 +70,13 @@ async def respond(
             job.cancel()
             raise
         return StreamResponse(job, lambda error: error.sse(encoded.protocol, call.id))
+    return await whole(request, gateway, call, encoded, job, body)
+
+
+async def whole(
+    request: Request, gateway: Gateway, call: Call, encoded: Encoded, job: Job, body: Callable[[], str | bytes]
+) -> Response:
+    """The reply to a job that nobody follows. Raises `ApiError` where it fails soon."""
     if await _ends(request, job, gateway.settings.keep_alive):
         return json_response(body())
     return _LateResponse(job, body, gateway.settings.keep_alive, lambda error: error.text(encoded.protocol, call.id))

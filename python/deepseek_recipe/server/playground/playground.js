@@ -1,4 +1,4 @@
-// The page: reads what is typed, asks the server's two endpoints, and shows what comes. It knows no protocol and no
+// The page: reads what is typed, asks the server's endpoints, and shows what comes. It knows no protocol and no
 // template. Text is only ever set as text.
 
 import { element, number, showDifference, showPrompt } from "./prompt.js";
@@ -118,9 +118,9 @@ async function ask(path, body, signal) {
     if (error.name === "AbortError") throw error;
     throw new Error("The server does not answer.");
   }
-  const answer = await reply.json().catch(() => ({}));
-  if (reply.ok) return answer;
-  const { message, param } = answer.error ?? { message: reply.statusText };
+  const answer = await reply.json().catch(() => null);
+  if (reply.ok && answer) return answer;
+  const { message, param } = answer?.error ?? { message: reply.ok ? "The answer broke off." : reply.statusText };
   throw new Error(`${reply.status}${param ? ` at ${param}` : ""}: ${message}`);
 }
 
@@ -199,6 +199,26 @@ function output({ form, output: written }) {
     return Array.isArray(given) ? { ids: given } : { ids: given.ids, text: given.text };
   } catch {
     throw new Error("Expected ids with commas between them, a JSON list, or one line of a recording.");
+  }
+}
+
+async function askEngine() {
+  if (by("ask").ariaBusy === "true") return;
+  by("ask").ariaBusy = "true";
+  by("status").textContent = "The engine is asked.";
+  try {
+    const { ids, finish_reason } = await ask("engine", readState().first);
+    by("form").value = "ids";
+    by("output").value = ids.join(", ");
+    by("finish").value = finish_reason ?? "";
+    wantedCut = null;
+    by("status").textContent = "The engine has answered.";
+    await updateAll();
+  } catch (error) {
+    by("status").textContent = "";
+    showError(by("output-error"), by("output"), error);
+  } finally {
+    by("ask").ariaBusy = "false";
   }
 }
 
@@ -307,6 +327,7 @@ function listen() {
     settled();
   });
   by("play").addEventListener("click", replay);
+  by("ask").addEventListener("click", askEngine);
   by("link").addEventListener("click", copyLink);
   addEventListener("hashchange", () => location.hash !== kept && start());
 }
