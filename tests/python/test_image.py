@@ -8,7 +8,8 @@ import subprocess
 import sys
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -221,3 +222,70 @@ def test_one_quota_in_many_threads() -> None:
     for thread in threads:
         thread.join()
     assert (kinds, quota.image_count(), quota.byte_size()) == (["TooManyImages"] * 3, 9, 9 * len(target))
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """The URL of an image on this machine."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(flat(20, 20))
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield f"http://127.0.0.1:{server.server_port}/a.png"
+        server.shutdown()
+
+
+def test_fetching_asks_first(url: str) -> None:
+    fetcher, asked = d.ReqwestImageFetcher(), []
+
+    def allow(host: str, address: str) -> bool:
+        asked.append((host, address))
+        return True
+
+    error = error_of(fetcher.fetch, url)
+    assert (error.kind, error.is_retryable) == ("DestinationRejected", False)
+    assert str(error) == f"image[0]: Failed to download image from {url}"
+    # A filter narrows: it is not even asked about what is refused anyway.
+    assert error_of(fetcher.with_destination_filter(allow).fetch, url).kind == "DestinationRejected"
+    assert asked == []
+    inner = fetcher.with_internal_addresses()
+    assert inner.fetch(url) == inner.with_destination_filter(allow).fetch(url) == flat(20, 20)
+    assert asked == [("127.0.0.1", "127.0.0.1")]
+    for refusal in (False, 1, None, "yes"):
+        refusing = inner.with_destination_filter(lambda host, address, refusal=refusal: refusal)
+        assert error_of(refusing.fetch, url).kind == "DestinationRejected"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_filter_that_raises_refuses(url: str) -> None:
+    def broken(host: str, address: str) -> bool:
+        raise KeyError(host)
+
+    inner = d.ReqwestImageFetcher().with_internal_addresses()
+    assert error_of(inner.with_destination_filter(broken).fetch, url).kind == "DestinationRejected"
+
+
+def test_resolving_urls(url: str) -> None:
+    """Several threads ask the filter, while this one waits without the interpreter lock."""
+    threads = set()
+
+    def allow(host: str, address: str) -> bool:
+        threads.add(threading.get_ident())
+        return True
+
+    fetcher = d.ReqwestImageFetcher().with_internal_addresses().with_destination_filter(allow)
+    target, quota = d.ImageResolver(fetcher, d.OpenCvImagePreprocessor()), d.ImageQuota()
+    sources = [d.UrlImageSource(url), d.BytesImageSource(flat(20, 20))] * 8
+    resolved = target.resolve(sources, quota)
+    assert [image.data for image in resolved.images] == [resolved.images[0].data] * 16
+    assert target.measure(sources, d.ImageQuota()).image_token_adjustment() == resolved.image_token_adjustment()
+    assert (quota.image_count(), quota.byte_size()) == (16, 16 * len(flat(20, 20)))
+    assert threads

@@ -10,7 +10,7 @@ use super::error::{ImageError, ImageErrorKind, Result};
 const BACKGROUND: u16 = 253;
 /// What a decoder may allocate beside the pixels, for example for a colour profile.
 const SPARE_BYTES: u64 = 64 << 20;
-/// The most pixels of one image, whatever the limits say: 16 times those of a large photograph.
+/// The most pixels of one image, whatever the limits say: four times what they let through by default.
 const MOST_PIXELS: u64 = 1 << 28;
 
 /// A format and the size in pixels that the header tells.
@@ -103,23 +103,20 @@ fn is_whole(file: &[u8], format: ImageFormat) -> bool {
 
 /// Walks the segments of a JPEG file up to its end marker.
 fn jpeg_has_end(file: &[u8]) -> bool {
-    const SCAN: u8 = 0xDA;
     const END: u8 = 0xD9;
     let mut rest = file;
     while let Some(at) = memchr::memchr(0xFF, rest) {
         rest = &rest[at + 1..];
-        match rest.first() {
-            None => return false,
-            Some(&END) => return true,
-            // Escapes, restarts and the start have no length, and neither has what follows a scan's header.
-            Some(0x00..=0x01 | 0xD0..=0xD8 | 0xFF) => {}
-            Some(&marker) => {
-                let length = rest.get(1..3).map_or(0, |length| usize::from(length[0]) << 8 | usize::from(length[1]));
-                // A length that leads out of the file is none, as in damaged scans.
-                if let Some(behind) = rest.get(1 + length..).filter(|_| length >= 2 || marker == SCAN) {
-                    rest = behind;
-                }
+        match rest {
+            [END, ..] => return true,
+            // Escaped bytes of a scan, restarts and the start have no length.
+            [0x00..=0x01 | 0xD0..=0xD8 | 0xFF, ..] => {}
+            // A length that leads out of the file is none, as in a damaged scan.
+            [_, high, low, ..] => {
+                let length = usize::from(*high) << 8 | usize::from(*low);
+                rest = rest.get(1 + length..).unwrap_or(rest);
             }
+            _ => return false,
         }
     }
     false

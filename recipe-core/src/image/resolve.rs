@@ -37,11 +37,16 @@ pub fn resolve(
     let images = Loaded::new(sources, quota, limits, download)?;
     let heads = images.heads()?;
     let gate = Gate::new();
-    let drawn = in_order(&heads, limits.decoders(), |index, head| {
-        let (header, place) = head.as_ref().map_err(Clone::clone)?;
-        let _pass = gate.pass(header.pixels());
-        draw(&images.files[index], header, place)
-    });
+    let drawn = in_order(
+        &heads,
+        limits.decoders(),
+        || true,
+        |index, head| {
+            let (header, place) = head.as_ref().map_err(Clone::clone)?;
+            let _pass = gate.pass(header.pixels());
+            draw(&images.files[index], header, place)
+        },
+    );
     images.finish(drawn, &heads)
 }
 
@@ -87,9 +92,9 @@ impl<'a> Loaded<'a> {
             return Err(error.of(path, 0));
         }
         let bytes = AtomicU64::new(used.bytes);
-        let loaded = in_order(sources, limits.at_a_time, |_, source| {
-            // What begins after the limit is passed comes after the source that passes it, which has the error.
-            limits.check_total_bytes(bytes.load(Ordering::Relaxed))?;
+        // What is not begun comes after the source that passes the limit, and that one has the error.
+        let is_within = || bytes.load(Ordering::Relaxed) <= limits.total_bytes;
+        let loaded = in_order(sources, limits.at_a_time, is_within, |_, source| {
             let file = load(source, limits, download)?;
             bytes.fetch_add(file.len() as u64, Ordering::Relaxed);
             Ok(file)
@@ -196,21 +201,22 @@ impl ImageLimits {
     }
 }
 
-/// Does work on the items with up to `threads` threads, which begin them in order. The results are those of the items
-/// up to the first that failed, at least: behind it no more are begun.
+/// Does work on the items with up to `threads` threads, which begin them in order while `goes_on`, until one fails. The
+/// results are those of the items that were begun.
 fn in_order<'a, T: Sync, R: Send>(
     items: &'a [T],
     threads: usize,
+    goes_on: impl Fn() -> bool + Sync,
     work: impl Fn(usize, &'a T) -> Result<R> + Sync,
 ) -> Vec<Result<R>> {
     let results: Vec<Mutex<Option<Result<R>>>> = items.iter().map(|_| Mutex::new(None)).collect();
-    let next = Mutex::new(0..items.len());
-    let begin = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let next = Mutex::new((0..items.len()).peekable());
+    let begin = || next.lock().unwrap_or_else(PoisonError::into_inner).next_if(|_| goes_on());
     let worker = || {
         while let Some(index) = begin() {
             let result = work(index, &items[index]);
             if result.is_err() {
-                *next.lock().unwrap_or_else(PoisonError::into_inner) = 0..0;
+                *next.lock().unwrap_or_else(PoisonError::into_inner) = (0..0).peekable();
             }
             *results[index].lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
         }
