@@ -22,6 +22,8 @@ from ._native import (
     DeepseekV4Encoding,
     DeepseekV41Encoding,
     Event,
+    ImageQuota,
+    ImageResolver,
     ImageSource,
     InferenceChunk,
     InferenceFinishReason,
@@ -29,17 +31,19 @@ from ._native import (
     MessagesRequest,
     MessagesStreamEvent,
     ModelVersion,
-    MultiModalData,
+    OpenCvImagePreprocessor,
     OutputParser,
     ParsingOptions,
     ReasoningSealer,
     RenderedPrompt,
     ReplyStream,
+    ReqwestImageFetcher,
     ResponsesRequest,
     ResponsesStreamEvent,
     SpecialToken,
     ThinkingInitialStage,
     Tokenizer,
+    UrlImageSource,
     extend_prompt,
     parse_start,
     read_request,
@@ -185,6 +189,18 @@ class Encoded:
         placeholder = self.tokenizer.special_id(self.parsing_options.special_tokens.token(SpecialToken.Image))
         positions = (place for place, id in enumerate(self.token_ids) if id == placeholder) if sources else ()
         return [PromptImage(source, position) for source, position in zip(sources, positions, strict=True)]
+
+    def count_tokens(self, *, fetch_images: bool = False) -> int:
+        """How many prompt tokens generation would be charged for, those of images included.
+
+        The sizes of images are read from their headers. One behind a URL counts as the largest, unless `fetch_images`.
+        Raises `ImageError` where an image is none.
+        """
+        near = [image for image in self.image_sources if fetch_images or not isinstance(image, UrlImageSource)]
+        resolver = ImageResolver(ReqwestImageFetcher(), OpenCvImagePreprocessor())
+        adjustment = resolver.measure(near, ImageQuota()).image_token_adjustment()
+        far = len(self.image_sources) - len(near)
+        return len(self.token_ids) + adjustment + far * (_LARGEST_IMAGE - 1)
 
     @property
     def conversation(self) -> Conversation:
@@ -425,16 +441,10 @@ class Recipe:
         return ParsedOutput("".join(texts["reasoning"]), "".join(texts["content"]), parsed, end)
 
     def count_tokens(
-        self, request: Body, *, protocol: ProtocolName | None = None, images: MultiModalData | None = None
+        self, request: Body, *, protocol: ProtocolName | None = None, fetch_images: bool = False
     ) -> int:
-        """How many prompt tokens generation would be charged for. Raises as `encode`.
-
-        `images` are those of the prompt, resolved. Without them, each counts as the largest image.
-        """
-        encoded = self.encode(request, protocol=protocol)
-        if images is None:
-            return len(encoded.token_ids) + len(encoded.images) * (_LARGEST_IMAGE - 1)
-        return len(encoded.token_ids) + images.image_token_adjustment()
+        """How many prompt tokens generation would be charged for. Raises as `encode` and `Encoded.count_tokens`."""
+        return self.encode(request, protocol=protocol).count_tokens(fetch_images=fetch_images)
 
     def _parser(self, prompt: Prompt | None) -> OutputParser:
         if isinstance(prompt, Encoded):

@@ -1,7 +1,10 @@
 """The short way: `encode`, `stream_parse` and `reply`."""
 
 import asyncio
+import base64
 import json
+import struct
+import zlib
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -201,6 +204,12 @@ def test_custom_tools_are_read_as_such() -> None:
     assert parsed.tool_calls[0].arguments == '{"input": "x"}' and parsed.content == "x"
 
 
+def png_header(width: int, height: int) -> bytes:
+    """The beginning of a PNG file: sizes are read from headers alone."""
+    header = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + header + struct.pack(">I", zlib.crc32(header))
+
+
 def test_images_have_their_place_and_count() -> None:
     url = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
     text = {"type": "text", "text": "what is this? <｜image｜>"}
@@ -213,9 +222,12 @@ def test_images_have_their_place_and_count() -> None:
 
     assert recipe.count_tokens(body()) == len(recipe.encode(body()).token_ids)
     assert recipe.count_tokens(request) == len(encoded.token_ids) + 2 * 1023
-    image = recipe.ImageInfo(b"", 64, 64)
-    resolved = recipe.MultiModalData([image, image])
-    assert recipe.count_tokens(request, images=resolved) == len(encoded.token_ids) + 2 * 183
+    url["image_url"]["url"] = "data:image/png;base64," + base64.b64encode(png_header(64, 64)).decode()
+    near = body(messages=[{"role": "user", "content": [text, url]}])
+    assert recipe.count_tokens(near) == len(recipe.encode(near).token_ids) + recipe.image_tokens(64, 64) - 1
+    url["image_url"]["url"] = "data:image/png;base64,AAAA"
+    with pytest.raises(recipe.ImageError):
+        recipe.count_tokens(near)
     with pytest.raises(recipe.ConversionError, match="Empty input messages"):
         recipe.count_tokens(body(messages=[]))
 

@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
+from .._native import MultiModalData
+
 FinishReason: TypeAlias = Literal["stop", "length", "content_filter", "abort"]
 """`stop`: an end or stop token came; `length`: `max_tokens` or the context was reached; `abort`: `abort` was called."""
 
@@ -83,6 +85,8 @@ class GenerateRequest:
     prompt_token_ids: Sequence[int] | memoryview
     """The prompt; a buffer of uint32 where it comes from the codec."""
     sampling: SamplingSpec
+    images: MultiModalData = MultiModalData()
+    """The images of the prompt, resized, in the order of their placeholders: one id each in `prompt_token_ids`."""
     constraint: ConstraintSpec | None = None
     priority: int = 0
     """Lower numbers first, as in vLLM; engines without priorities ignore it."""
@@ -90,6 +94,11 @@ class GenerateRequest:
     """Requests of different salts must not see each other's prefix cache."""
     metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     """Headers of a trace (`traceparent`), and hints that only one engine knows."""
+
+    @property
+    def prompt_tokens(self) -> int:
+        """The length of the prompt as the engine sees it, placeholders expanded."""
+        return len(self.prompt_token_ids) + self.images.image_token_adjustment()
 
 
 @dataclass(frozen=True)
@@ -133,6 +142,8 @@ class Capabilities:
     """Whether `ConstraintSpec.trigger_token_ids` works."""
     logprobs: int | None = None
     """The most alternatives an id; `None`: no log probabilities."""
+    images: bool = False
+    """Whether it takes `GenerateRequest.images`."""
     sampling: frozenset[str] = frozenset()
     """Fields of `SamplingSpec` beyond `temperature`, `top_p` and `stop_token_ids` that it honours."""
     details: Mapping[str, Any] = field(default_factory=dict[str, Any])

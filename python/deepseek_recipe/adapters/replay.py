@@ -101,13 +101,14 @@ class ReplayEngine:
             constraints=frozenset({"json_schema", "json_object", "regex", "tools"}),
             constraint_trigger=True,
             logprobs=20,
+            images=True,
             sampling=frozenset({"seed", "top_k", "min_p", "repetition_penalty"}),
         )
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[TokenDelta, None]:
         """See `EngineAdapter.generate`."""
         prompt, sampling = request.prompt_token_ids, request.sampling
-        limit = min(sampling.max_tokens, self._max_model_len - len(prompt))
+        limit = min(sampling.max_tokens, self._max_model_len - request.prompt_tokens)
         if limit < 1:
             raise RequestError("too_long", f"the prompt has {len(prompt)} tokens of at most {self._max_model_len}")
         if request.request_id in self._running:

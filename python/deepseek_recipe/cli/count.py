@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from .._native import ConversionError, Tokenizer
+from .._native import ConversionError, ImageError, Tokenizer
 from ..recipe import PROTOCOLS, Recipe
 from .terminal import MODELS, Commands, Refused, read, read_text
 
@@ -14,7 +14,7 @@ def add(commands: Commands) -> None:
     command = commands.add_parser(
         "count",
         help="the tokens of a request or of a text",
-        description="Prints the number of prompt tokens of each request; an image counts as the largest one.",
+        description="Prints the number of prompt tokens of each request; an image behind a URL counts as the largest one.",
     )
     command.add_argument("files", nargs="+", metavar="FILE", help="a request as JSON; - is standard input")
     command.add_argument("--text", action="store_true", help="the files are text: special tokens may be spelled out")
@@ -35,5 +35,5 @@ def _tokens(path: str, options: argparse.Namespace) -> int:
         return len(Tokenizer.builtin(version or MODELS["DeepSeek-V4.1-Flash"]).encode(read_text(path)))
     try:
         return Recipe(model=version).count_tokens(read(path), protocol=options.protocol)
-    except (ConversionError, ValueError) as error:
+    except (ConversionError, ImageError, ValueError) as error:
         raise Refused(f"{path}: {error}") from error

@@ -93,7 +93,7 @@ async def _in_two_parts(
             if delta.usage is not None:
                 made = None if delta.usage.completion is None else len(ids) + delta.usage.completion
                 cached = 0 if usage is None else usage.cached_prompt
-                delta = replace(delta, usage=Usage(len(request.prompt_token_ids), cached, made))
+                delta = replace(delta, usage=Usage(request.prompt_tokens, cached, made))
             yield delta
     finally:
         await deltas.aclose()

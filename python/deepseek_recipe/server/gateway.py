@@ -11,12 +11,23 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import anyio
 from starlette.requests import ClientDisconnect, Request
 
-from .._native import ConversionError, ConversionOptions, ReasoningSealer
+from .._native import (
+    ConversionError,
+    ConversionOptions,
+    ImageError,
+    ImageQuota,
+    ImageResolver,
+    MultiModalData,
+    OpenCvImagePreprocessor,
+    ReasoningSealer,
+    ReqwestImageFetcher,
+    UrlImageSource,
+)
 from ..adapters import Capabilities, EngineAdapter, GenerateRequest, RequestError, SamplingSpec
 from ..recipe import Encoded, Ids, ProtocolName, Recipe
 from .constraint import constraint_of
@@ -31,6 +42,8 @@ from .settings import Settings
 from .sse import COMMENT
 from .store import ResponseStore
 from .tracing import headers_for_engine
+
+_Result = TypeVar("_Result")
 
 _log = logging.getLogger("deepseek_recipe.server")
 
@@ -80,6 +93,7 @@ class Gateway:
         self.settings: Settings = settings or Settings()
         self.store: ResponseStore | None = store
         self.files: Files = files or Files()
+        self.resolver: ImageResolver = ImageResolver(ReqwestImageFetcher(), OpenCvImagePreprocessor())
         options = ConversionOptions(
             unsupported="refuse", max_choices=self.settings.max_choices, reasoning_sealer=sealer
         ).with_hosted_names()
@@ -183,12 +197,31 @@ class Gateway:
             encoded = run() if len(call.body) <= _INLINE else await asyncio.to_thread(run)
         except (ConversionError, ValueError) as error:
             raise of_refusal(error) from error
-        if encoded.image_sources:
-            path = encoded.image_sources[0].path.removeprefix(".")
-            raise ApiError(400, f"{path}: images are not supported by this server", param=path)
         return encoded
 
-    def generations(
+    async def count_tokens(self, encoded: Encoded) -> int:
+        """What the prompt would be charged. Raises `ApiError` where an image cannot be had."""
+        return await self._with_images(lambda: encoded.count_tokens(fetch_images=self.settings.fetch_images))
+
+    async def _images(self, encoded: Encoded) -> MultiModalData:
+        """The images of a prompt, fetched and resized. Raises `ApiError`."""
+        sources = encoded.image_sources
+        if not sources:
+            return MultiModalData()
+        path = sources[0].path.removeprefix(".")
+        if not self.capabilities.images:
+            raise ApiError(400, f"{path}: images are not supported by this server", param=path)
+        if not self.settings.fetch_images and any(isinstance(source, UrlImageSource) for source in sources):
+            raise ApiError(400, f"{path}: this server fetches no images; send them as data URLs", param=path)
+        return await self._with_images(lambda: self.resolver.resolve(sources, ImageQuota()))
+
+    async def _with_images(self, work: Callable[[], _Result]) -> _Result:
+        try:
+            return await asyncio.to_thread(work)
+        except ImageError as error:
+            raise ApiError(400, str(error), code="invalid_image") from error
+
+    async def generations(
         self,
         encoded: Encoded,
         call: Call,
@@ -196,9 +229,14 @@ class Gateway:
         edit: Edit | None = None,
         on_finish: Callable[[Generation], Awaitable[None]] | None = None,
     ) -> list[Generation]:
-        """The answers that a request wants, ready to run. Raises `ApiError` where prompt and limit do not fit."""
+        """The answers that a request wants, ready to run.
+
+        Raises `ApiError` where prompt and limit do not fit, and for images that cannot be had.
+        """
+        images = await self._images(encoded)
+        prompt_tokens = len(encoded.token_ids) + images.image_token_adjustment()
         try:
-            max_tokens = encoded.resolve_max_tokens(self.capabilities.max_model_len)
+            max_tokens = encoded.request.resolve_max_tokens(prompt_tokens, self.capabilities.max_model_len)
         except ConversionError as error:
             raise of_refusal(error) from error
         options = encoded.inference_options
@@ -219,6 +257,7 @@ class Gateway:
             request = GenerateRequest(
                 request_id=f"{call.id}-{uuid.uuid4().hex[:8]}",
                 prompt_token_ids=encoded.token_ids,
+                images=images,
                 sampling=sampling,
                 constraint=constraint_of(encoded),
                 cache_salt=_cache_salt(call),
@@ -292,7 +331,7 @@ def _log_job(job: Job, call: Call, protocol: ProtocolName) -> None:
                 "protocol": protocol,
                 "model": generation.reply.model[:128],
                 "owner": call.owner[:8],
-                "prompt_tokens": len(generation.request.prompt_token_ids),
+                "prompt_tokens": generation.request.prompt_tokens,
                 "cached_tokens": generation.cached_tokens,
                 "completion_tokens": len(generation.output_ids),
                 "end": how_ended(job, generation.finish_reason),

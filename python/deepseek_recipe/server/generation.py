@@ -116,7 +116,7 @@ class Generation:
         return sent + reply.finish_sse(reason)
 
     def _open(self, delta: TokenDelta) -> bytes:
-        prompt_tokens = len(self.request.prompt_token_ids)
+        prompt_tokens = self.request.prompt_tokens
         if delta.usage is not None:
             self.cached_tokens = min(delta.usage.cached_prompt, prompt_tokens)
         self.opened = True

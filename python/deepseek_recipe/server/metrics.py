@@ -45,7 +45,7 @@ class Metrics:
             self._tokens.labels("completion").inc(len(generation.output_ids))
             self._ended.labels(how_ended(job, generation.finish_reason)).inc()
         first = job.generations[0]
-        self._tokens.labels("prompt").inc(len(first.request.prompt_token_ids))
+        self._tokens.labels("prompt").inc(first.request.prompt_tokens)
         self._tokens.labels("cached_prompt").inc(first.cached_tokens)
 
     def text(self) -> bytes:

@@ -118,7 +118,7 @@ async def _engine(request: Request) -> Response:
     body = cast(str, call.fields["request"]).encode()
     inner = replace(call, body=body, fields=json.loads(body))
     encoded = await gateway.encode(body, encoded.protocol, inner)
-    answer, *_ = gateway.generations(encoded, inner)
+    answer, *_ = await gateway.generations(encoded, inner)
     job = gateway.run([answer], inner, encoded.protocol, keep=False)
 
     def said() -> bytes:

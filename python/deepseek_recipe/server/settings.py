@@ -20,6 +20,8 @@ class Settings:
     """Requests that the engine works on at a time."""
     max_waiting: int = 1024
     """Requests that wait for their turn; the next one is refused with 429."""
+    fetch_images: bool = True
+    """Whether images behind URLs are fetched, from public addresses alone."""
     max_choices: int = 8
     """The largest `n` of Chat Completions."""
     body_timeout: float = 60.0

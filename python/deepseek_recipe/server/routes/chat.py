@@ -23,7 +23,7 @@ async def create(request: Request) -> Response:
     call = await gateway.call(request)
     encoded = await gateway.encode(call.body, "chat_completions", call)
     choices = _Choices(encoded.inference_options.n)
-    generations = gateway.generations(encoded, call, edit=choices.edit if choices.count > 1 else None)
+    generations = await gateway.generations(encoded, call, edit=choices.edit if choices.count > 1 else None)
     return await respond(request, gateway, call, encoded, generations, lambda: _response(generations))
 
 

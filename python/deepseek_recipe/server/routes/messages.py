@@ -21,7 +21,7 @@ async def create(request: Request) -> Response:
     gateway: Gateway = request.app.state.gateway
     call = await gateway.call(request)
     encoded = await _encode(gateway, call)
-    generations = gateway.generations(encoded, call)
+    generations = await gateway.generations(encoded, call)
     return await respond(request, gateway, call, encoded, generations, generations[0].reply.response_json)
 
 
@@ -30,7 +30,7 @@ async def count_tokens(request: Request) -> Response:
     gateway: Gateway = request.app.state.gateway
     call = await gateway.call(request)
     encoded = await _encode(gateway, call)
-    return json_response(dump({"input_tokens": len(encoded.token_ids)}))
+    return json_response(dump({"input_tokens": await gateway.count_tokens(encoded)}))
 
 
 async def _encode(gateway: Gateway, call: Call) -> Encoded:

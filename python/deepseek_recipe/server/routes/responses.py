@@ -35,7 +35,7 @@ async def create(request: Request) -> Response:
             await wants.store.put(wants.stored(generation))
 
     on_finish = None if wants.background else keep
-    generations = gateway.generations(encoded, call, edit=wants.edit, on_finish=on_finish)
+    generations = await gateway.generations(encoded, call, edit=wants.edit, on_finish=on_finish)
     if wants.background and wants.store is not None:
         queued = background.with_status(wants.stored(generations[0], _begun(encoded, generations[0])), "queued")
         return await background.start(gateway, wants.store, call, generations[0], queued, wants.stored, encoded.stream)
@@ -52,7 +52,7 @@ async def count_tokens(request: Request) -> Response:
     call = await gateway.call(request)
     wants = _Wants(call, gateway.store)
     encoded = await gateway.encode(await wants.body(), "responses", call, wants.previous_ids)
-    return json_response(dump({"object": "response.input_tokens", "input_tokens": len(encoded.token_ids)}))
+    return json_response(dump({"object": "response.input_tokens", "input_tokens": await gateway.count_tokens(encoded)}))
 
 
 async def get(request: Request) -> Response:
