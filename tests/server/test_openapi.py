@@ -26,6 +26,24 @@ def test_operation(case: Any) -> None:
     case.validate_response(response, checks=[response_schema_conformance, status_code_conformance])
 
 
+BODIES_OF = {
+    "/v1/chat/completions": {"model": "m", "messages": [{"role": "user", "content": "Hi"}]},
+    "/v1/messages": {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi"}]},
+    "/v1/responses": {"model": "m", "input": "Hi"},
+}
+
+
+@pytest.mark.parametrize("path", BODIES_OF)
+@pytest.mark.parametrize("stream", [False, True])
+def test_answers(path: str, stream: bool) -> None:
+    """Random requests are rarely good ones."""
+    body = {**BODIES_OF[path], "stream": stream}
+    case = schema[path]["POST"].Case(body=body, media_type="application/json")
+    response = case.call()
+    assert response.status_code == 200
+    case.validate_response(response, checks=[response_schema_conformance, status_code_conformance])
+
+
 def test_document_has_every_route() -> None:
     app: Any = create_app(GATEWAY)
     routes = {

@@ -16,7 +16,7 @@ def load(text: str | bytes) -> Any:
 
     Raises `ValueError`, and `RecursionError` for nesting.
     """
-    return json.loads(text, parse_int=_integer, parse_float=orjson.Fragment)
+    return json.loads(text, parse_int=_integer, parse_float=orjson.Fragment, parse_constant=_refused)
 
 
 def dump(value: Any) -> bytes:
@@ -43,6 +43,10 @@ def members(text: bytes) -> dict[str, Any]:
         except (ValueError, RecursionError):
             return {}
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _refused(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _integer(digits: str) -> Any:

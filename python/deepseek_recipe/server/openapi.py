@@ -29,6 +29,14 @@ def document() -> dict[str, Any]:
     }
 
 
+_EVENT = {
+    "type": "object",
+    "required": ["data"],
+    "properties": {"event": {"type": "string"}, "data": {"type": "string"}},
+}
+"""One server-sent event."""
+
+
 def _ref(name: str) -> dict[str, Any]:
     return {"$ref": f"#/components/schemas/{name}"}
 
@@ -48,7 +56,7 @@ def _operation(
 ) -> dict[str, Any]:
     content = _json(reply)
     if stream:
-        content["text/event-stream"] = {"schema": {"type": "string"}}
+        content["text/event-stream"] = {"schema": _EVENT}
     operation: dict[str, Any] = {
         "summary": summary,
         "responses": {
