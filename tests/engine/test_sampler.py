@@ -42,7 +42,7 @@ def test_p16_draws_follow_the_distribution(probabilities: list[float], draws: in
 
 
 def test_p16_randomness_is_a_function() -> None:
-    """The number depends on seed, position and purpose alone, as written in the specification, for seeds of 64 bits."""
+    """The number depends on seed, position and purpose alone, as computed with unsigned integers of 64 bits."""
 
     def by_hand(seed: int, position: int, purpose: int) -> float:
         with np.errstate(over="ignore"):
