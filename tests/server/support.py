@@ -110,3 +110,14 @@ class Scripted:
 THOUGHT = TokenDelta(ReplayEngine().tokenizer.encode("I think.</think>"))
 END = TokenDelta((), finish_reason="stop", usage=Usage(10, 4, 5))
 DIED = RequestError("engine_dead", "the engine is gone")
+
+
+def message_of(path: str, body: dict[str, Any]) -> str:
+    """The message of an error, checked for its protocol's form."""
+    error = body["error"]
+    if path == MESSAGES:
+        assert body.keys() == {"type", "error", "request_id"} and body["type"] == "error"
+        assert error.keys() == {"type", "message"}
+    else:
+        assert body.keys() == {"error"} and error.keys() == {"message", "type", "param", "code"}
+    return error["message"]

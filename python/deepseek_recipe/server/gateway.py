@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import anyio
 from starlette.requests import ClientDisconnect, Request
 
 from .._native import ConversionError, ConversionOptions, ReasoningSealer
@@ -140,22 +141,20 @@ class Gateway:
         if length.isdecimal() and (len(length) > 18 or int(length) > limit):
             raise too_large
 
-        async def read() -> bytes:
-            parts: list[bytes] = []
-            size = 0
-            async for part in request.stream():
-                size += len(part)
-                if size > limit:
-                    raise too_large
-                parts.append(part)
-            return b"".join(parts)
-
+        parts: list[bytes] = []
+        size = 0
         try:
-            return await asyncio.wait_for(read(), self.settings.body_timeout)
-        except asyncio.TimeoutError:
+            with anyio.fail_after(self.settings.body_timeout):
+                async for part in request.stream():
+                    size += len(part)
+                    if size > limit:
+                        raise too_large
+                    parts.append(part)
+        except TimeoutError:
             raise ApiError(408, "The request body did not come in time.", headers={"connection": "close"}) from None
         except ClientDisconnect:
             raise ApiError(499, "The client closed the connection.") from None
+        return b"".join(parts)
 
     async def encode(
         self,
