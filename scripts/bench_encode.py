@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import array
 import hashlib
+import importlib
 import json
 import os
 import statistics
@@ -117,11 +118,10 @@ def worker(job: dict) -> dict:
     os.sched_setaffinity(0, {(job["core"] + n) % cores for n in range(job["threads"])})
     clock = {"cpu": time.process_time, "wall": time.perf_counter}[job["clock"]]
     work, passes = job["work"], job["passes"]
+    name, adapter = ("fastokens", Fastokens) if job["library"] == "fastokens" else ("deepseek_recipe", Recipe)
+    importlib.import_module(name)
     before, start = memory(), clock()
-    builtin = job["builtin"]
-    library = (Fastokens if job["library"] == "fastokens" else Recipe)(
-        shared / "tokenizers/v41/tokenizer.json", builtin
-    )
+    library = adapter(shared / "tokenizers/v41/tokenizer.json", job["builtin"])
     if work == "load":
         library.short("a")
         return {"times": [clock() - start], "memory": memory() - before}

@@ -209,6 +209,53 @@ fn every_code_point_encodes_as_both_twins_say() {
     }
 }
 
+/// Short strings against the naive twin alone, which is quick enough for many: `RECIPE_STRINGS` says how many. Each
+/// string is encoded twice, so that the second pass finds in the piece cache what the first one merged.
+#[test]
+fn random_strings_encode_as_the_naive_twin_says() {
+    let strings: u64 = std::env::var("RECIPE_STRINGS").map_or(20_000, |count| count.parse().unwrap());
+    let pools = [
+        "abcdefghijklmnopqrstuvwxyz ABCDEFGHIJ",
+        "the of and ing tion er 's Word 12,.",
+        " \t\n\r\u{a0}\u{3000}a!1中",
+        "0123456789٣².-x ",
+        "一中文的人工智能。，ーカあ1a ",
+        "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~ a\n",
+        "éßñøŁπЖжשعकกあ한\u{301}\u{93f} '",
+        "\u{1}\u{200d}\u{fe0f}😀👩𝒜\u{e000}\u{10ffff}a \n",
+    ]
+    .map(|pool| pool.chars().collect::<Vec<char>>());
+    let check = &|thread: u64, count: u64| {
+        let mut state = thread + 1;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as usize % below
+        };
+        for _ in 0..count {
+            let mut text = String::new();
+            for _ in 0..1 + random(3) {
+                let pool = &pools[random(pools.len())];
+                text.extend((0..random(12)).map(|_| pool[random(pool.len())]));
+                if random(8) == 0 {
+                    // Tokens of all lengths, side by side.
+                    let bytes: Vec<u8> = (0..2).flat_map(|_| NAIVE.tokens[3 + random(127_997)].clone()).collect();
+                    text.push_str(&String::from_utf8_lossy(&bytes));
+                }
+            }
+            let expected = NAIVE.encode_plain(&text);
+            for pass in ["first", "second"] {
+                assert_eq!(ours_plain(&text), expected, "{text:?}, {pass} pass");
+            }
+        }
+    };
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    std::thread::scope(|scope| {
+        (0..threads).for_each(|thread| {
+            scope.spawn(move || check(thread, strings / threads + u64::from(thread < strings % threads)));
+        });
+    });
+}
+
 /// Taking a whole piece that is an entry is exact only since merging makes each entry of its bytes.
 #[test]
 fn merging_reaches_every_entry() {

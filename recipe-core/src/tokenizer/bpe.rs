@@ -212,7 +212,8 @@ impl Vocabulary {
         Some(self.parts[id as usize]).filter(|&parts| parts != NO_PARTS)
     }
 
-    /// Appends the ids of the pieces of `text` from `start` on that end at `ends`: up to [`BATCH`], and none is empty.
+    /// Appends the ids of the pieces of `text` from `start` on that end at `ends`: up to [`BATCH`], none of them empty, so
+    /// that the ends ascend.
     ///
     /// Asks for the memory that is read for all pieces before it reads it for the first one.
     #[inline(always)]
@@ -226,7 +227,7 @@ impl Vocabulary {
     ) {
         let mut prepared = [const { MaybeUninit::uninit() }; BATCH];
         let last = ends.iter().nth_back(1).copied().unwrap_or(start);
-        // SAFETY: in the first case there are as many bytes behind the start of each piece as a key is read from.
+        // SAFETY: in the first case there are as many bytes behind the last start, and so behind each, as are read.
         match last + Key::READ <= text.len() {
             true => self.prepare(text, start, ends, &mut prepared, |start, end| unsafe { Key::new(text, start, end) }),
             false => self.prepare(text, start, ends, &mut prepared, |start, end| Key::at_end(text, start, end)),
@@ -236,7 +237,7 @@ impl Vocabulary {
         let mut length = ids.len();
         ids.reserve(ends.len());
         for (prepared, &end) in prepared.iter().zip(ends) {
-            // SAFETY: all that has an end was prepared.
+            // SAFETY: `prepare` walks the same places and ends, and writes each of them.
             let prepared = unsafe { prepared.assume_init_ref() };
             if let Some(id) = short.get_first(prepared.key, prepared.hash) {
                 // SAFETY: there is room for one id for each piece that is left.

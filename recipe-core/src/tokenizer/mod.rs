@@ -140,29 +140,18 @@ impl Tokenizer {
     fn encode_part_into(&self, text: &str, ids: &mut Vec<u32>) {
         // Most texts have more bytes a token.
         ids.reserve(text.len() / 3);
-        #[cfg(target_arch = "x86_64")]
-        if let Some(avx2) = split::Avx2::detect() {
-            // SAFETY: the processor has the features that the function needs.
-            return unsafe { self.encode_with_avx2(avx2, text, ids) };
-        }
-        self.encode_batches(None::<split::NoWindows>, text, ids);
-    }
-
-    /// # Safety
-    ///
-    /// The processor must have the named features. A value of [`split::Avx2`] says that it has.
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,bmi1,bmi2")]
-    unsafe fn encode_with_avx2(&self, avx2: split::Avx2, text: &str, ids: &mut Vec<u32>) {
-        self.encode_batches(Some(avx2), text, ids);
-    }
-
-    #[inline(always)]
-    fn encode_batches(&self, windows: Option<impl split::Classify>, text: &str, ids: &mut Vec<u32>) {
         let mut merger = bpe::Merger::default();
-        split::for_each_batch(windows, text, |start, ends| {
+        split::for_each_batch(text, |start, ends| {
             self.vocabulary.encode_batch(text.as_bytes(), start, ends, &mut merger, ids);
         });
+    }
+
+    /// The number of pieces of a text: what splitting costs by itself, for the benches.
+    #[doc(hidden)]
+    pub fn count_pieces(&self, text: &str) -> usize {
+        let mut pieces = 0;
+        split::for_each_batch(text, |_, ends| pieces += ends.len());
+        pieces
     }
 
     /// The ids of a prompt, segment by segment: special ones from the added vocabulary, plain ones each by itself.

@@ -11,9 +11,7 @@
 //! all three. What ends at a number or at the CJK range ends like the text itself.
 
 use super::unicode_tables::{class, Class};
-use window::{low_bits, WINDOW};
-
-pub(super) use window::{Classify, NoWindows};
+use window::{low_bits, Classify, NoWindows, WINDOW};
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -42,10 +40,28 @@ pub(super) const BATCH: usize = 2 * WINDOW;
 
 /// Calls `batch(start, ends)` for the pieces of a text, in order, up to [`BATCH`] at once: where the first one starts
 /// and where each one ends. Joined the pieces are the text; none is empty.
+#[inline]
+pub(super) fn for_each_batch(text: &str, batch: impl FnMut(usize, &[usize])) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(avx2) = Avx2::detect() {
+        // SAFETY: the processor has the features that the function needs.
+        return unsafe { for_each_batch_with_avx2(avx2, text, batch) };
+    }
+    find_batches(None::<NoWindows>, text, batch);
+}
+
+/// # Safety
 ///
+/// The processor must have the named features. A value of [`Avx2`] says that it has.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,bmi2")]
+unsafe fn for_each_batch_with_avx2(avx2: Avx2, text: &str, batch: impl FnMut(usize, &[usize])) {
+    find_batches(Some(avx2), text, batch);
+}
+
 /// With `windows` the pieces of ASCII text are found many at once, without it one by one.
 #[inline(always)]
-pub(super) fn for_each_batch(windows: Option<impl Classify>, text: &str, mut batch: impl FnMut(usize, &[usize])) {
+fn find_batches(windows: Option<impl Classify>, text: &str, mut batch: impl FnMut(usize, &[usize])) {
     let bytes = text.as_bytes();
     let mut ends = [0; BATCH];
     let (mut start, mut at) = (0, 0);
@@ -64,8 +80,7 @@ pub(super) fn for_each_batch(windows: Option<impl Classify>, text: &str, mut bat
                 at += piece_end(&text[at..]);
                 ends[count] = at;
                 count += 1;
-                // A window that begins with other characters has nothing to give.
-                if windows.is_some() && bytes[at..].iter().take(2).all(u8::is_ascii) {
+                if windows.is_some() && is_worth_a_window(&bytes[at..]) {
                     break;
                 }
             }
@@ -164,13 +179,31 @@ fn padded_window(rest: &[u8]) -> [u8; WINDOW] {
 }
 
 /// Where the run of the CJK range that `text` begins with ends, if it begins with one.
+#[inline]
 fn cjk_end(text: &[u8]) -> usize {
     // As numbers, the bytes of characters are in the order of the characters.
-    let is_cjk = |bytes: &[u8]| {
-        let number = u32::from(bytes[0]) << 16 | u32::from(bytes[1]) << 8 | u32::from(bytes[2]);
-        (0xE4_B880..=0xE9_BEA5).contains(&number) || (0xE3_8180..=0xE3_83BF).contains(&number)
-    };
-    3 * text.chunks_exact(3).take_while(|bytes| is_cjk(bytes)).count()
+    let is_cjk = |number: u32| (0xE4_B880..=0xE9_BEA5).contains(&number) || (0xE3_8180..=0xE3_83BF).contains(&number);
+    let mut at = 0;
+    // Four bytes are one load.
+    while let Some(&bytes) = text[at..].first_chunk() {
+        if !is_cjk(u32::from_be_bytes(bytes) >> 8) {
+            return at;
+        }
+        at += 3;
+    }
+    match text[at..] {
+        [first, second, third] if is_cjk(u32::from_be_bytes([0, first, second, third])) => at + 3,
+        _ => at,
+    }
+}
+
+/// Whether a window at the start of this text is likely to have more than a piece or two.
+#[inline]
+fn is_worth_a_window(text: &[u8]) -> bool {
+    match text.first_chunk() {
+        Some(&bytes) => u64::from_ne_bytes(bytes) & 0x8080_8080_8080_8080 == 0,
+        None => text.is_ascii(),
+    }
 }
 
 /// Where the first piece of `text` ends, in bytes.
@@ -257,7 +290,7 @@ mod tests {
 
     fn ends(text: &str, windows: Option<Avx2>) -> Vec<usize> {
         let mut ends = Vec::new();
-        for_each_batch(windows, text, |start, batch| {
+        find_batches(windows, text, |start, batch| {
             assert_eq!(start, ends.last().copied().unwrap_or_default());
             assert!((1..=BATCH).contains(&batch.len()));
             ends.extend_from_slice(batch);

@@ -44,8 +44,17 @@ impl Key {
     /// As [`Key::new`], anywhere in a text.
     #[inline]
     pub(super) fn at_end(text: &[u8], start: usize, end: usize) -> Self {
+        let rest = &text[start..];
+        if let Some(&bytes) = rest.first_chunk() {
+            return Self::from_bytes(bytes, end - start);
+        }
+        // The last bytes of the text, moved: a copy of part of them would have to be waited for.
+        if let Some(&bytes) = text.last_chunk::<{ Self::READ }>() {
+            let word = u128::from_le_bytes(bytes) >> (8 * (Self::READ - rest.len()));
+            return Self::from_bytes(word.to_le_bytes(), end - start);
+        }
         let mut bytes = [0; Self::READ];
-        bytes[..end - start].copy_from_slice(&text[start..end]);
+        bytes[..rest.len()].copy_from_slice(rest);
         Self::from_bytes(bytes, end - start)
     }
 
