@@ -381,7 +381,7 @@ static STATES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
 #[ignore = "writes the seeds of the fuzz target stream_load, after a change of the form"]
 fn write_seeds() {
     let folder = common::root().join("fuzz/seeds/stream_load");
-    for state in STATES.iter().step_by(STATES.len() / 15 | 1).chain([&messages_stream().save()]) {
+    for state in STATES.iter().step_by((STATES.len() / 15) | 1).chain([&messages_stream().save()]) {
         let body = &state[forged::HEAD.len()..state.len() - 8];
         std::fs::write(folder.join(format!("{}-{}.bin", name(state).unwrap(), body.len())), body).unwrap();
     }
