@@ -12,7 +12,20 @@ from support import BODIES, CHAT, MESSAGES, RESPONSES, message_of, run, serving
 @pytest.mark.parametrize("path", BODIES)
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b"3", b"null", b'{"model": 3}', b"\xff\xfe", b'{"model":"m"', b"[" * 5000, b'{"a":' * 5000],
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"3",
+        b"null",
+        b'{"model": 3}',
+        b"item_reference",
+        b'["item_reference"]',
+        b"\xff\xfe",
+        b'{"model":"m"',
+        b"[" * 5000,
+        b'{"a":' * 5000,
+    ],
 )
 def test_bodies_that_are_no_requests(path: str, content: bytes) -> None:
     async def test() -> None:

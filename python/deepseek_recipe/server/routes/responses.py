@@ -140,7 +140,8 @@ class _Wants:
 
     async def body(self) -> bytes | dict[str, Any]:
         """The request with its history in it, and without what was dealt with here."""
-        if self._history is None or not (self.previous_id or self.background or b"item_reference" in self._call.body):
+        refers = self.previous_id or self.background or b"item_reference" in self._call.body
+        if self._history is None or not refers or not self._call.fields:
             return self._call.body
         request = self._call.parsed()
         request.pop("background", None)
