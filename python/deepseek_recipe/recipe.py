@@ -440,9 +440,7 @@ class Recipe:
         assert isinstance(end, (Event.Finish, Event.Error))  # What every output ends with.
         return ParsedOutput("".join(texts["reasoning"]), "".join(texts["content"]), parsed, end)
 
-    def count_tokens(
-        self, request: Body, *, protocol: ProtocolName | None = None, fetch_images: bool = False
-    ) -> int:
+    def count_tokens(self, request: Body, *, protocol: ProtocolName | None = None, fetch_images: bool = False) -> int:
         """How many prompt tokens generation would be charged for. Raises as `encode` and `Encoded.count_tokens`."""
         return self.encode(request, protocol=protocol).count_tokens(fetch_images=fetch_images)
 

@@ -10,7 +10,9 @@ from deepseek_recipe.adapters import Capabilities, GenerateRequest, TokenDelta
 from deepseek_recipe.adapters.replay import ReplayEngine
 from support import BODIES, CHAT, MESSAGES, run, serving
 
-_PNG = "iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAIAAAD91JpzAAAAGUlEQVR4AQEOAPH/AP8AAAD/AAAAAP///wAe7wT8KriCFwAAAABJRU5ErkJggg=="
+_PNG = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAIAAAACCAIAAAD91JpzAAAAGUlEQVR4AQEOAPH/AP8AAAD/AAAAAP///wAe7wT8KriCFwAAAABJRU5ErkJggg=="
+)
 
 
 def with_image(url: str) -> dict[str, Any]:

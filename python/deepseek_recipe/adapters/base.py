@@ -85,7 +85,7 @@ class GenerateRequest:
     prompt_token_ids: Sequence[int] | memoryview
     """The prompt; a buffer of uint32 where it comes from the codec."""
     sampling: SamplingSpec
-    images: MultiModalData = MultiModalData()
+    images: MultiModalData = field(default_factory=MultiModalData)
     """The images of the prompt, resized, in the order of their placeholders: one id each in `prompt_token_ids`."""
     constraint: ConstraintSpec | None = None
     priority: int = 0

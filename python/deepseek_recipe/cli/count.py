@@ -14,7 +14,7 @@ def add(commands: Commands) -> None:
     command = commands.add_parser(
         "count",
         help="the tokens of a request or of a text",
-        description="Prints the number of prompt tokens of each request; an image behind a URL counts as the largest one.",
+        description="Prints the prompt tokens of each request; an image behind a URL counts as the largest.",
     )
     command.add_argument("files", nargs="+", metavar="FILE", help="a request as JSON; - is standard input")
     command.add_argument("--text", action="store_true", help="the files are text: special tokens may be spelled out")
