@@ -13,6 +13,9 @@ const SPARE_BYTES: u64 = 64 << 20;
 /// The most pixels of one image, whatever the limits say: four times what they let through by default.
 const MOST_PIXELS: u64 = 1 << 28;
 
+/// Pictures of fewer columns are narrow: the last ones count.
+const NARROW: u32 = 64;
+
 /// A format and the size in pixels that the header tells.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
@@ -76,11 +79,30 @@ pub(crate) fn decode(file: &[u8], header: &Header) -> Result<Pixels> {
     if !is_whole(file, header.format) {
         return Err(broken());
     }
+    if header.format == ImageFormat::Jpeg && header.width < NARROW {
+        if let Some(pixels) = decode_narrow_jpeg(file) {
+            return Ok(pixels);
+        }
+    }
     // Four channels of 16 bits, and a second time what a decoder holds beside its output.
     let most_bytes = header.pixels() * 16 + SPARE_BYTES;
     let decoder = decoder(file, header.format, most_bytes).map_err(|_| broken())?;
     let image = DynamicImage::from_decoder(decoder).map_err(|_| broken())?;
     Ok(flatten(image))
+}
+
+/// A JPEG of few columns: the decoder of the `image` crate takes the colours of the last columns from behind the edge,
+/// where they have half the resolution. `None` for files that this decoder does not take.
+fn decode_narrow_jpeg(file: &[u8]) -> Option<Pixels> {
+    let mut decoder = jpeg_decoder::Decoder::new(file);
+    let samples = decoder.decode().ok()?;
+    let info = decoder.info()?;
+    let rgb = match info.pixel_format {
+        jpeg_decoder::PixelFormat::RGB24 => samples,
+        jpeg_decoder::PixelFormat::L8 => map(&samples, |&[grey]: &[u8; 1]| [grey; 3]),
+        _ => return None,
+    };
+    Some(Pixels { width: info.width.into(), height: info.height.into(), rgb })
 }
 
 fn decoder(file: &[u8], format: ImageFormat, most_bytes: u64) -> image::ImageResult<impl ImageDecoder + '_> {
