@@ -28,7 +28,7 @@ run cargo clippy --workspace --all-targets --locked -- -D warnings
 run cargo clippy -p recipe-core --no-default-features --locked -- -D warnings
 run cargo test --workspace --locked
 # The portable way of the encoder gives the same ids.
-run env RECIPE_SIMD=off cargo test -p recipe-core --locked --test tokenizer_twins encode
+run env RECIPE_SIMD=off cargo test --workspace --locked --test tokenizer_twins encode
 
 # The module that the Python tests load: the same profile as the Rust tests, so that everything is compiled once.
 run .venv/bin/maturin develop --locked --profile dev
