@@ -14,6 +14,7 @@ from .base import (
     TokenDelta,
     TokenLogprob,
     Usage,
+    Wrapped,
 )
 
 __all__ = [
@@ -30,4 +31,5 @@ __all__ = [
     "TokenDelta",
     "TokenLogprob",
     "Usage",
+    "Wrapped",
 ]

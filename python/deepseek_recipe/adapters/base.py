@@ -188,3 +188,26 @@ class EngineAdapter(Protocol):
     async def aclose(self) -> None:
         """Ends everything that runs and closes connections."""
         ...
+
+
+class Wrapped:
+    """An engine around another one: a subclass says in `generate` what is different."""
+
+    def __init__(self, engine: EngineAdapter):
+        self._engine = engine
+
+    async def capabilities(self) -> Capabilities:
+        """Those of the engine inside."""
+        return await self._engine.capabilities()
+
+    async def abort(self, request_id: str) -> bool:
+        """Aborts it in the engine inside."""
+        return await self._engine.abort(request_id)
+
+    async def health(self) -> Health:
+        """That of the engine inside."""
+        return await self._engine.health()
+
+    async def aclose(self) -> None:
+        """Closes the engine inside."""
+        await self._engine.aclose()

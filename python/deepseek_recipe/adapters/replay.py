@@ -16,7 +16,17 @@ from pathlib import Path
 from typing import Any, TextIO, cast
 
 from .._native import ModelVersion, SpecialToken, Tokenizer, __version__
-from .base import Capabilities, EngineAdapter, FinishReason, GenerateRequest, Health, RequestError, TokenDelta, Usage
+from .base import (
+    Capabilities,
+    EngineAdapter,
+    FinishReason,
+    GenerateRequest,
+    Health,
+    RequestError,
+    TokenDelta,
+    Usage,
+    Wrapped,
+)
 
 _FINISH_REASONS = ("stop", "length", "content_filter", "error")
 
@@ -206,19 +216,16 @@ class ReplayEngine:
         return ReplayOutput(self._ended(ids, "stop"))
 
 
-class Recorder:
+class Recorder(Wrapped):
     """An engine that writes what another one says, in the form that `ReplayEngine.from_file` reads.
 
-    The file has outputs and digests of prompts, but no prompts. An output is written when it ended by itself.
+    The file has outputs and digests of prompts, but no prompts. An output is written when it ended by itself. The file
+    is the caller's to close.
     """
 
     def __init__(self, engine: EngineAdapter, file: TextIO):
-        self._engine = engine
+        super().__init__(engine)
         self._file = file
-
-    async def capabilities(self) -> Capabilities:
-        """Those of the engine."""
-        return await self._engine.capabilities()
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[TokenDelta, None]:
         """The engine's output."""
@@ -238,18 +245,6 @@ class Recorder:
                 yield delta
         finally:
             await deltas.aclose()
-
-    async def abort(self, request_id: str) -> bool:
-        """Aborts it in the engine."""
-        return await self._engine.abort(request_id)
-
-    async def health(self) -> Health:
-        """That of the engine."""
-        return await self._engine.health()
-
-    async def aclose(self) -> None:
-        """Closes the engine. The file is the caller's."""
-        await self._engine.aclose()
 
 
 def prompt_digest(prompt: Sequence[int] | memoryview) -> str:

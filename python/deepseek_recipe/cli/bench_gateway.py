@@ -15,26 +15,22 @@ import threading
 import time
 from collections.abc import AsyncGenerator
 
-from ..adapters import Capabilities, GenerateRequest, Health, SamplingSpec, TokenDelta
+from ..adapters import GenerateRequest, SamplingSpec, TokenDelta, Wrapped
 from ..adapters.replay import ReplayEngine
 from ..server import Gateway, Settings
 from ..server.serve import bind, serve
 
 
-class Clocked:
+class Clocked(Wrapped):
     """An engine that notes when it got each request and when it gave each token, by `time.monotonic`.
 
     Requests are known by the `x-request-id` of their client.
     """
 
     def __init__(self, engine: ReplayEngine):
-        self._engine = engine
+        super().__init__(engine)
         self.got: dict[str, float] = {}
         self.gave: dict[str, list[float]] = {}
-
-    async def capabilities(self) -> Capabilities:
-        """Those of the engine."""
-        return await self._engine.capabilities()
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[TokenDelta, None]:
         """The engine's output."""
@@ -48,18 +44,6 @@ class Clocked:
                 yield delta
         finally:
             await deltas.aclose()
-
-    async def abort(self, request_id: str) -> bool:
-        """Aborts it in the engine."""
-        return await self._engine.abort(request_id)
-
-    async def health(self) -> Health:
-        """That of the engine."""
-        return await self._engine.health()
-
-    async def aclose(self) -> None:
-        """Closes the engine."""
-        await self._engine.aclose()
 
     def told(self) -> str:
         """What was noted since the last call, and the process's CPU time in seconds, as JSON."""
