@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 use std::sync::OnceLock;
 
+use super::is_simd_allowed;
 use super::window::{Classify, Masks, WINDOW};
 
 /// Proof that the processor has AVX2.
@@ -10,13 +11,12 @@ use super::window::{Classify, Masks, WINDOW};
 pub(in crate::tokenizer) struct Avx2(());
 
 impl Avx2 {
-    /// `None` on a processor without AVX2, and in a process whose environment says `RECIPE_SIMD=off`: that takes the
-    /// portable way everywhere, which gives the same ids.
+    /// `None` on a processor without AVX2, and in a process whose environment says `RECIPE_SIMD=off`.
     #[inline]
     pub(in crate::tokenizer) fn detect() -> Option<Self> {
         static IS_THERE: OnceLock<bool> = OnceLock::new();
         let is_there = *IS_THERE.get_or_init(|| {
-            std::env::var_os("RECIPE_SIMD").is_none_or(|value| value != "off")
+            is_simd_allowed()
                 && is_x86_feature_detected!("avx2")
                 && is_x86_feature_detected!("bmi1")
                 && is_x86_feature_detected!("bmi2")

@@ -6,6 +6,7 @@
 pub(in crate::tokenizer) const WINDOW: usize = 64;
 
 /// What the bytes of a window are, one mask for each class. No bit is set for a byte that is not in `plain`.
+#[cfg_attr(test, derive(Debug, PartialEq))]
 pub(in crate::tokenizer) struct Masks {
     /// A-Z and a-z.
     pub(super) letter: u64,
