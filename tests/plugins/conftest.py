@@ -17,7 +17,8 @@ from deepseek_recipe.plugins import vllm as plugin
 def vllm() -> Iterator[Any]:
     """By short names: what the plug-in is made of, and the modules of vLLM that the tests need besides."""
     with pytest.MonkeyPatch.context() as patch:
-        if importlib.util.find_spec("vllm") is None:
+        installed = importlib.util.find_spec("vllm") is not None
+        if not installed:
             for name, members in stand_ins.MODULES.items():
                 module = ModuleType(name)
                 vars(module).update(members)
@@ -34,7 +35,9 @@ def vllm() -> Iterator[Any]:
             "tokenizers": importlib.import_module("vllm.tokenizers.registry").TokenizerRegistry.tokenizers,
             "renderers": importlib.import_module("vllm.renderers.registry").RENDERER_REGISTRY.renderers,
         }
-        yield SimpleNamespace(**ours, **theirs, tool=tools, function=function, registries=registries)
+        yield SimpleNamespace(
+            **ours, **theirs, installed=installed, tool=tools, function=function, registries=registries
+        )
         for name in ours:
             del sys.modules[f"{plugin.__name__}.{name}"]
             delattr(plugin, name)

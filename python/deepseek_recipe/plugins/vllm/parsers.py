@@ -183,6 +183,7 @@ class RecipeToolParser(_tools.ToolParser):
         super().__init__(tokenizer, tools)
         self._codec = codec_of(tokenizer)
         self.structural_tag_model = _GRAMMARS[version(self._codec)]
+        self._declared = bool(tools)
         self._parser: OutputParser | None = None
 
     def adjust_request(self, request: Any) -> Any:
@@ -241,7 +242,7 @@ class RecipeToolParser(_tools.ToolParser):
         # vLLM ends the output at a stop sequence, too, but it gives the ids of the sequence along.
         stop = [] if getattr(request, "include_stop_str_in_output", False) else getattr(request, "stop", None) or []
         options = ParsingOptions(
-            parse_tool_calls=bool(self.tools) and request.tool_choice != "none",
+            parse_tool_calls=self._declared and request.tool_choice != "none",
             stop_sequences=[stop] if isinstance(stop, str) else stop,
             parallel_tool_calls=request.parallel_tool_calls is not False,
         )
