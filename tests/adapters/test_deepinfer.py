@@ -254,6 +254,11 @@ def test_other_versions_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(EngineUnavailable, match="has no user_id, sampling_params, prompt_token_ids"):
         run(lambda adapter: adapter.capabilities(), Other())
+    compiled: Any = ModuleType("deepinfer")
+    compiled.SamplingParams = type
+    monkeypatch.setitem(sys.modules, "deepinfer", compiled)
+    with pytest.raises(EngineUnavailable, match="does not say what <class 'type'> takes"):
+        run(lambda adapter: adapter.capabilities(), LLMEngine())
     monkeypatch.setitem(sys.modules, "deepinfer", None)
     with pytest.raises(EngineUnavailable, match="DeepInfer is not installed"):
         run(lambda adapter: adapter.capabilities(), LLMEngine())

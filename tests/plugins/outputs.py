@@ -27,6 +27,7 @@ OUTPUTS = {
     "no end": "\n\nI think <",
     "unfinished call": f"So</think>{CALLS[:90]}",
     "nothing": "</think>",
+    "a marker's part": "｜DSML｜ x</think>｜DSML｜ y",
     "markers in text": "a <b> ｜DS</think>b </think> <｜c",
 }
 END = 1

@@ -325,12 +325,14 @@ def test_tokenizer(vllm: Any, name: str, tmp_path: Path) -> None:
     assert vllm.tokenizer.version(tokenizer.codec) == VERSIONS[name]
     text = "Text, <think> and 你好"
     assert tokenizer.encode(text, add_special_tokens=False) == builtin.encode(text)
-    assert tokenizer(text, truncation=True, max_length=99)["input_ids"] == builtin.encode(text)
+    before = tokenizer("")["input_ids"]
+    assert before == ([] if vllm.installed else [0])
+    assert tokenizer(text, truncation=True, max_length=99)["input_ids"] == [*before, *builtin.encode(text)]
     expected = tokenizer_of(VERSIONS[name]).recipe.encode({"model": "", "messages": [HI]}, protocol="chat_completions")
     assert tokenizer.apply_chat_template([HI]) == expected.token_ids.tolist()
     assert tokenizer.apply_chat_template([HI], tokenize=False) == expected.prompt
     for other in (copy.copy(tokenizer), pickle.loads(pickle.dumps(tokenizer))):
-        assert other.encode("a") == builtin.encode("a")
+        assert other.encode("ab") == [*before, *builtin.encode("ab")]
     if vllm.installed:
         assert tokenizer(text, truncation=True, max_length=3)["input_ids"] == builtin.encode(text)[:3]
         assert tokenizer([text])["input_ids"] == [builtin.encode(text)]
@@ -344,6 +346,22 @@ def test_another_vocabulary_is_refused(vllm: Any) -> None:
         tokenizer = SimpleNamespace(backend_tokenizer=SimpleNamespace(to_str=lambda text=text: text))
         with pytest.raises(ValueError, match="deepseek_recipe cannot use this tokenizer"):
             vllm.tokenizer.with_codec(tokenizer)
+
+
+def test_an_older_vocabulary_is_refused(vllm: Any, tmp_path: Path) -> None:
+    tokenizer_file.write("v4", tmp_path / "tokenizer.json")
+    text = (tmp_path / "tokenizer.json").read_text(encoding="utf-8").replace('"｜DSML｜"', '"<unused>"')
+    with pytest.raises(ValueError, match="the tokenizer has no ｜DSML｜"):
+        vllm.tokenizer.with_codec(SimpleNamespace(), d.Tokenizer.from_str(text))
+
+
+def test_tokens_behind_texts_are_refused(vllm: Any) -> None:
+    class Ends:
+        def __call__(self, text: str) -> Any:
+            return {"input_ids": [*outputs.TOKENIZER.encode(text), outputs.END]}
+
+    with pytest.raises(ValueError, match="puts tokens behind texts"):
+        vllm.tokenizer.with_codec(Ends(), outputs.TOKENIZER)
 
 
 def test_renders_in_vllms_threads(vllm: Any) -> None:

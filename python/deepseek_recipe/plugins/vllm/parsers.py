@@ -52,7 +52,7 @@ class RecipeReasoningParser(_reasoning.ReasoningParser):
         self._turns = frozenset(turns)
         self._stage: ThinkingInitialStage | None = ThinkingInitialStage.ReasoningStart
         self._parser: OutputParser | None = None
-        self._last = -1
+        self._last: int | None = None
         self._ended = False
         self._rest: list[int] = []
 
@@ -93,7 +93,7 @@ class RecipeReasoningParser(_reasoning.ReasoningParser):
         """How many of an output's ids belong to the reasoning, its end left out."""
         if self._stage is None:
             return 0
-        end, _ = self._find_end(token_ids, -1)
+        end, _ = self._find_end(token_ids, None)
         return len(token_ids) if end is None else end
 
     def adjust_request(self, request: Any) -> Any:
@@ -161,14 +161,15 @@ class RecipeReasoningParser(_reasoning.ReasoningParser):
         stage = self._stage or ThinkingInitialStage.ReasoningStart
         return OutputParser(ParsingOptions(thinking_initial_stage=stage), [], self._codec)
 
-    def _find_end(self, ids: Sequence[int], last: int) -> tuple[int | None, list[int]]:
+    def _find_end(self, ids: Sequence[int], last: int | None) -> tuple[int | None, list[int]]:
         """Where the reasoning ends, and the ids behind it. Calls open with the text `<` and an added token."""
         for place, id in enumerate(ids):
             if id == self._end:
                 return place, list(ids[place + 1 :])
             if id == self._markup:
-                before = self._codec.token(ids[place - 1] if place else last)
-                if isinstance(before, bytes) and before.endswith(b"<"):
+                before = ids[place - 1] if place else last
+                text = None if before is None else self._codec.token(before)
+                if isinstance(text, bytes) and text.endswith(b"<"):
                     return place, [*self._codec.encode("<"), *ids[place:]]
         return None, []
 

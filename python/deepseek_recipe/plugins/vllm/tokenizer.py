@@ -44,12 +44,13 @@ def with_codec(tokenizer: Any, codec: Tokenizer | None = None) -> Any:
         found = codec or Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     except RuntimeError as error:
         raise ValueError(f"deepseek_recipe cannot use this tokenizer: {error}") from error
-    if found.special_id("<｜Assistant｜>") is None:
-        raise ValueError("deepseek_recipe needs the tokenizer of DeepSeek V4 or V4.1")
+    ids_of(found, "｜DSML｜")
     options = ConversionOptions()
     if found.special_id(_IMAGE) is not None:
         options = options.with_special_tokens(SpecialTokens(image=_IMAGE))
     before: list[int] = tokenizer("")["input_ids"]
+    if tokenizer("a")["input_ids"] != [*before, *found.encode("a")]:
+        raise ValueError("deepseek_recipe cannot use this tokenizer: it puts tokens behind texts")
 
     class _WithCodec(tokenizer.__class__):
         codec = found
