@@ -355,13 +355,29 @@ def test_an_older_vocabulary_is_refused(vllm: Any, tmp_path: Path) -> None:
         vllm.tokenizer.with_codec(SimpleNamespace(), d.Tokenizer.from_str(text))
 
 
-def test_tokens_behind_texts_are_refused(vllm: Any) -> None:
-    class Ends:
-        def __call__(self, text: str) -> Any:
-            return {"input_ids": [*outputs.TOKENIZER.encode(text), outputs.END]}
+class Behind:
+    """A tokenizer that puts these ids behind texts."""
 
+    def __init__(self, *behind: int):
+        self.behind = behind
+
+    def __call__(self, text: str) -> Any:
+        return {"input_ids": [*outputs.TOKENIZER.encode(text), *self.behind]}
+
+
+def test_tokens_behind_texts_are_refused(vllm: Any) -> None:
     with pytest.raises(ValueError, match="puts tokens behind texts"):
-        vllm.tokenizer.with_codec(Ends(), outputs.TOKENIZER)
+        vllm.tokenizer.with_codec(Behind(outputs.END), outputs.TOKENIZER)
+
+
+def test_the_placeholder_of_checkpoints(vllm: Any, tmp_path: Path) -> None:
+    """They spell it otherwise than the built-in vocabulary; the id is the same."""
+    tokenizer_file.write("v41", tmp_path / "tokenizer.json")
+    text = (tmp_path / "tokenizer.json").read_text(encoding="utf-8").replace('"<｜image｜>"', '"<｜deepseek_image｜>"')
+    tokenizer = vllm.tokenizer.with_codec(Behind(), d.Tokenizer.from_str(text))
+    messages = [{"role": "user", "content": [image("http://x/1"), {"type": "text", "text": "<｜deepseek_image｜>"}]}]
+    encoded = vllm.renderer.encode(tokenizer, vllm.renderer.body(messages, {}))
+    assert encoded.token_ids.tolist().count(129264) == 1
 
 
 def test_renders_in_vllms_threads(vllm: Any) -> None:

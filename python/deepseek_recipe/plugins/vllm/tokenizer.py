@@ -91,8 +91,8 @@ def codec_of(tokenizer: Any) -> Tokenizer:
 
 def version(codec: Tokenizer) -> ModelVersion:
     """Which model has this vocabulary."""
-    known = codec.special_id("<｜System｜>") is None
-    return ModelVersion.DeepseekV4Pro if known else ModelVersion.DeepseekV41Flash
+    new = codec.special_id("<｜System｜>") is not None
+    return ModelVersion.DeepseekV41Flash if new else ModelVersion.DeepseekV4Pro
 
 
 def ids_of(codec: Tokenizer, *spellings: str) -> Sequence[int]:
