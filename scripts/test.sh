@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs every test: formatting, lints, types, Rust, Python and the engine. Needs cargo and Python 3.11 or later; makes .venv.
 # Where npm is, the clients in JavaScript run, too, and with Chromium the playground. With --agents, Claude Code, Codex
-# and OpenCode run in the end.
+# and OpenCode run in the end; with --plugins, the plug-ins in vLLM and SGLang, in an environment of their own (torch with
+# CUDA: some 6 GB installed).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 run() {
@@ -9,12 +10,13 @@ run() {
     "$@"
 }
 
-agents=false
+agents=false plugins=false
 case "${1:-}" in
 "") ;;
 --agents) agents=true ;;
+--plugins) plugins=true ;;
 *)
-    echo "usage: scripts/test.sh [--agents]" >&2
+    echo "usage: scripts/test.sh [--agents | --plugins]" >&2
     exit 2
     ;;
 esac
@@ -53,6 +55,16 @@ fi
 run "$python" -m pip install --quiet --disable-pip-version-check './engine[test]'
 run .venv/bin/pyright --project engine --pythonpath "$python"
 run "$python" -m pytest tests/engine
+
+if $plugins; then
+    installed=target/plugins
+    [ -x "$installed/bin/python" ] || python3 -m venv "$installed"
+    run "$installed/bin/python" -m pip install --quiet --disable-pip-version-check -r tests/installed/requirements.txt
+    # With all that they ask for they would not fit beside each other, nor, without a GPU, be of more use.
+    run "$installed/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps vllm==0.33.0 sglang==0.5.23
+    run env VIRTUAL_ENV="$PWD/$installed" .venv/bin/maturin develop --locked --profile dev
+    run "$installed/bin/python" -m pytest tests/plugins tests/installed
+fi
 
 if $agents; then
     run "$python" -m pip install --quiet --disable-pip-version-check -r tests/agents/requirements.txt

@@ -143,7 +143,7 @@ fn files_that_are_not_supported_are_refused_with_the_reason() {
         (set("/pre_tokenizer/pretokenizers/0/pattern", json!({"Regex": "\\p{N}"})), steps),
         (set("/pre_tokenizer/pretokenizers/2/behavior", json!("Removed")), steps),
         (set("/pre_tokenizer/pretokenizers/3/use_regex", json!(true)), steps),
-        (set("/post_processor", json!({"type": "TemplateProcessing"})), "a post_processor other than byte level"),
+        (set("/decoder", json!({"type": "WordPiece"})), "a decoder other than byte level"),
         (set("/model/type", json!("Unigram")), "a model other than BPE"),
         (set("/model/dropout", json!(0.1)), "dropout"),
         (set("/model/unk_token", json!("x")), "unk_token"),
@@ -159,6 +159,7 @@ fn files_that_are_not_supported_are_refused_with_the_reason() {
     for (found, reason) in cases {
         assert_eq!(found, format!("unsupported tokenizer: {reason}"));
     }
+    assert_eq!(set("/post_processor", json!({"type": "TemplateProcessing"})), "", "not a step of prompts");
     assert_eq!(set("/model/merges", json!(["c d"])), r#"merge of "c" and "d": "cd" is no entry"#);
     assert_eq!(set("/model/vocab", json!([])), "tokenizer file: `model.vocab` is missing or has the wrong type");
     assert_eq!(added(json!({"id": 7, "content": "<x>"})), r#"added token "<x>" has the id 7 of an ordinary token"#);

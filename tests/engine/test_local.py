@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from conformance import LIMIT, PROMPT, REQUEST, check, check_refused, collect
-from deepseek_engine import Delta, Engine, EngineConfig
+from deepseek_engine import Engine, EngineConfig
 from deepseek_engine.config import PRESETS
 from deepseek_engine.weights import MODEL_PARTS, export, random
 from deepseek_recipe.adapters import (
@@ -21,7 +21,8 @@ from deepseek_recipe.adapters import (
     SamplingSpec,
     TokenDelta,
 )
-from deepseek_recipe.adapters.local import LocalEngine, _Output
+from deepseek_recipe.adapters.local import LocalEngine
+from deepseek_recipe.adapters.owned import _Output
 from deepseek_recipe.adapters.select import open_engine
 from gateway import gateway
 
@@ -154,7 +155,7 @@ def test_deltas_that_wait_come_before_an_error() -> None:
 
     async def run() -> None:
         output = _Output(asyncio.get_running_loop())
-        delta = Delta("a", (5,), None, None, None, 1, 1)
+        delta = TokenDelta((5,))
         for item in (delta, delta, RequestError("engine_dead", "the engine failed")):
             output.give(item)
         assert await output.take() == [delta, delta]

@@ -124,6 +124,18 @@ class TokenDelta:
     """On the last delta; on the first one, too, where the engine knows then what was cached."""
 
 
+def merged(deltas: Sequence[TokenDelta]) -> TokenDelta | None:
+    """What came at a time as one delta: less work for each token where the engine is faster than the network."""
+    if len(deltas) < 2:
+        return deltas[0] if deltas else None
+    ids = [id for delta in deltas for id in delta.token_ids]
+    logprobs = None
+    if any(delta.logprobs is not None for delta in deltas):
+        logprobs = [entry for delta in deltas for entry in delta.logprobs or ()]
+    usages = [delta.usage for delta in deltas if delta.usage is not None]
+    return TokenDelta(ids, logprobs, deltas[-1].finish_reason, usages[-1] if usages else None)
+
+
 @dataclass(frozen=True)
 class Capabilities:
     """What an engine can do. Adapters ask the engine; what it does not say is absent."""

@@ -23,7 +23,10 @@ def probe(method: Callable[..., Any], names: Sequence[str]) -> None:
 
     Engines change from version to version; a start that fails is better than requests that do.
     """
-    taken = inspect.signature(method).parameters
+    try:
+        taken = inspect.signature(method).parameters
+    except (TypeError, ValueError) as error:
+        raise EngineUnavailable(f"this version of the engine does not say what {method} takes") from error
     if missing := [name for name in names if name not in taken]:
         raise EngineUnavailable(f"this version of the engine has no {', '.join(missing)} in {method.__qualname__}")
 

@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
-import queue
-import threading
-from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from .base import (
-    Capabilities,
-    EngineUnavailable,
-    FinishReason,
-    GenerateRequest,
-    Health,
-    RequestError,
-    TokenDelta,
-    TokenLogprob,
-    Usage,
-)
+from .base import Capabilities, EngineUnavailable, GenerateRequest, RequestError, TokenDelta, TokenLogprob, Usage
+from .owned import Made, OwnedEngine
 
 if TYPE_CHECKING:
     import deepseek_engine
@@ -55,24 +40,13 @@ async def open_local(folder: str = "") -> LocalEngine:
     return LocalEngine(engine, Path(folder).resolve().name)
 
 
-class LocalEngine:
-    """Calls the engine from one thread, which computes while there is something to compute.
-
-    Constraints are not enforced: one that is required is refused.
-    """
+class LocalEngine(OwnedEngine):
+    """The engine in a thread of its own. Constraints are not enforced: one that is required is refused."""
 
     def __init__(self, engine: deepseek_engine.Engine, model_id: str):
         self._engine = engine
         self._model_id = model_id
-        self._names = itertools.count()
-        self._running: dict[str, str] = {}
-        """The engine's names of the requests. They are used once, so that the end of a request never meets the next."""
-        self._outputs: dict[str, _Output] = {}
-        """By the engine's names; of the thread."""
-        self._commands: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
-        self._failure = ""
-        self._thread = threading.Thread(target=self._work, name="deepseek-engine", daemon=True)
-        self._thread.start()
+        super().__init__("deepseek-engine")
 
     async def capabilities(self) -> Capabilities:
         """Never raises: the engine is here."""
@@ -89,43 +63,7 @@ class LocalEngine:
             sampling=frozenset({"seed", "top_k", "min_p", "repetition_penalty"}),
         )
 
-    async def generate(self, request: GenerateRequest) -> AsyncGenerator[TokenDelta, None]:
-        """See `EngineAdapter.generate`. A consumer that is slow gets several ids in a delta."""
-        id = request.request_id
-        if id in self._running:
-            raise RequestError("bad_param", f"request {id} is running already")
-        name = self._running[id] = str(next(self._names))
-        ended = False
-        try:
-            output = _Output(asyncio.get_running_loop())
-            self._commands.put(partial(self._add, self._request(request, name), output))
-            while not ended:
-                delta = _merged(await output.take())
-                ended = delta.finish_reason is not None
-                yield delta
-        finally:
-            del self._running[id]
-            if not ended:
-                self._commands.put(partial(self._engine.abort, name))
-
-    async def abort(self, request_id: str) -> bool:
-        """See `EngineAdapter.abort`."""
-        name = self._running.get(request_id)
-        if name is None:
-            return False
-        self._commands.put(partial(self._engine.abort, name))
-        return True
-
-    async def health(self) -> Health:
-        """Dead behind a fault of the engine."""
-        return Health("dead", self._failure) if self._failure else Health("ready")
-
-    async def aclose(self) -> None:
-        """Aborts what runs, and ends the thread behind its step."""
-        self._commands.put(None)
-        await asyncio.to_thread(self._thread.join)
-
-    def _request(self, request: GenerateRequest, name: str) -> deepseek_engine.Request:
+    def _native(self, request: GenerateRequest, name: str) -> deepseek_engine.Request:
         import deepseek_engine
 
         constraint, sampling = request.constraint, request.sampling
@@ -147,105 +85,34 @@ class LocalEngine:
         )
         return deepseek_engine.Request(name, prompt, params)
 
-    # What follows runs in the thread.
-
-    def _work(self) -> None:
-        while self._carry_out():
-            try:
-                for delta in self._engine.step():
-                    self._give(delta)
-            except Exception as error:
-                _log.exception("the local engine failed")
-                self._failure = f"the engine failed: {type(error).__name__}"
-                for output in self._outputs.values():
-                    output.give(RequestError("engine_dead", "the engine failed"))
-                self._outputs.clear()
-        for name in self._outputs:
-            self._engine.abort(name)
-        if self._outputs:
-            for delta in self._engine.step():
-                self._give(delta)
-
-    def _carry_out(self) -> bool:
-        """Carries out the commands that have come; waits for one where nothing is to be computed. False at the end."""
-        while True:
-            try:
-                command = self._commands.get(block=bool(self._failure) or self._engine.idle)
-            except queue.Empty:
-                return True
-            if command is None:
-                return False
-            command()
-
-    def _add(self, request: deepseek_engine.Request, output: _Output) -> None:
+    def _add(self, native: deepseek_engine.Request) -> None:
         import deepseek_engine
 
-        if self._failure:
-            output.give(RequestError("engine_dead", "the engine failed"))
-            return
         try:
-            self._engine.add(request)
+            self._engine.add(native)
         except deepseek_engine.RequestError as error:
-            output.give(RequestError("bad_param", str(error)))
-            return
-        self._outputs[request.request_id] = output
+            raise RequestError("bad_param", str(error)) from error
 
-    def _give(self, delta: deepseek_engine.Delta) -> None:
-        output = self._outputs[delta.request_id]
-        if delta.finish_reason is not None:
-            del self._outputs[delta.request_id]
-        output.give(delta)
+    def _cancel(self, name: str) -> None:
+        self._engine.abort(name)
 
+    def _idle(self) -> bool:
+        return self._engine.idle
 
-class _Output:
-    """Deltas on their way from the thread to their consumer. No more wait than the request has tokens."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop):
-        self._loop = loop
-        self._some = asyncio.Event()
-        self._items: deque[deepseek_engine.Delta | RequestError] = deque()
-
-    def give(self, item: deepseek_engine.Delta | RequestError) -> None:
-        """For the thread."""
-        self._items.append(item)
-        try:
-            self._loop.call_soon_threadsafe(self._some.set)
-        except RuntimeError:  # The loop is closed: nobody waits.
-            pass
-
-    async def take(self) -> list[deepseek_engine.Delta]:
-        """For the consumer: all deltas that wait. Raises a `RequestError` that was given, behind the deltas before."""
-        await self._some.wait()
-        self._some.clear()
-        deltas: list[deepseek_engine.Delta] = []
-        while self._items:
-            item = self._items[0]
-            if not isinstance(item, RequestError):
-                deltas.append(item)
-            elif deltas:
-                self._some.set()
-                break
-            else:
-                raise item
-            self._items.popleft()
-        return deltas
+    def _step(self) -> Made:
+        for delta in self._engine.step():
+            yield delta.request_id, _delta(delta)
 
 
-def _merged(deltas: Sequence[deepseek_engine.Delta]) -> TokenDelta:
-    """Deltas as one; none is a sign of life."""
-    ids = tuple(id for delta in deltas for id in delta.token_ids)
+def _delta(delta: deepseek_engine.Delta) -> TokenDelta | RequestError:
     logprobs: list[TokenLogprob] | None = None
-    if deltas and deltas[0].logprobs is not None:
-        logprobs = [(cast(float, token.logprob), token.top) for delta in deltas for token in delta.logprobs or ()]
-    if not deltas or deltas[-1].finish_reason is None:
-        return TokenDelta(ids, logprobs)
-    last = deltas[-1]
-    return TokenDelta(ids, logprobs, _finish(last), Usage(last.prompt_tokens, 0, last.output_tokens))
-
-
-def _finish(delta: deepseek_engine.Delta) -> FinishReason:
+    if delta.logprobs is not None:
+        logprobs = [(cast(float, token.logprob), token.top) for token in delta.logprobs]
     match delta.finish_reason:
+        case None:
+            return TokenDelta(delta.token_ids, logprobs)
         case "stop" | "length" | "abort":
-            return delta.finish_reason
+            usage = Usage(delta.prompt_tokens, 0, delta.output_tokens)
+            return TokenDelta(delta.token_ids, logprobs, delta.finish_reason, usage)
         case _:
-            raise RequestError("engine_dead", "the engine gave the request up")
+            return RequestError("engine_dead", "the engine gave the request up")

@@ -83,11 +83,10 @@ fn check_steps(file: &Value<'_>) -> Result<()> {
     if !file.get("pre_tokenizer").is_some_and(is_known_splitter) {
         return Err(unsupported("a pre-tokenizer other than the three split steps of DeepSeek V4 and byte level"));
     }
-    for key in ["post_processor", "decoder"] {
-        if !is_absent(file, key) && file.get(key).and_then(|step| text_of(step, "type")) != Some("ByteLevel") {
-            return Err(unsupported(&format!("a {key} other than byte level")));
-        }
+    if !is_absent(file, "decoder") && file.get("decoder").and_then(|step| text_of(step, "type")) != Some("ByteLevel") {
+        return Err(unsupported("a decoder other than byte level"));
     }
+    // A post-processor only puts tokens around a text, and the template has put them into the prompt already.
     Ok(())
 }
 
