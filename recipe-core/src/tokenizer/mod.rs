@@ -140,10 +140,17 @@ impl Tokenizer {
     fn encode_part_into(&self, text: &str, ids: &mut Vec<u32>) {
         // Most texts have more bytes a token.
         ids.reserve(text.len() / 3);
-        let mut merger = bpe::Merger::default();
-        split::for_each_batch(text, |start, ends| {
-            self.vocabulary.encode_batch(text.as_bytes(), start, ends, &mut merger, ids);
+        self.vocabulary.with_encoder(|encoder| {
+            split::for_each_batch(text, |start, ends| {
+                self.vocabulary.encode_batch(text.as_bytes(), start, ends, encoder, ids);
+            });
         });
+    }
+
+    /// Forgets the pieces that were seen: what a first pass costs, for the benches.
+    #[doc(hidden)]
+    pub fn forget_pieces(&self) {
+        self.vocabulary.forget_pieces();
     }
 
     /// The number of pieces of a text: what splitting costs by itself, for the benches.

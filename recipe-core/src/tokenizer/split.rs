@@ -36,7 +36,7 @@ pub(super) const PATTERNS: [&str; 3] = [
 ];
 
 /// The most pieces that are handed on at once. More than a window has.
-pub(super) const BATCH: usize = 2 * WINDOW;
+pub(super) const BATCH: usize = 4 * WINDOW;
 
 /// Calls `batch(start, ends)` for the pieces of a text, in order, up to [`BATCH`] at once: where the first one starts
 /// and where each one ends. Joined the pieces are the text; none is empty.

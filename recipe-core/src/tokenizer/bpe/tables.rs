@@ -4,8 +4,7 @@
 //! is bounded by the longest row of filled places in the table, whatever it looks for. The highest bits of a hash
 //! choose the place: in a product they depend on all bits.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use super::words::Words;
 use super::NONE;
 
 /// Ids have this many bits, so that an id and what it is filed under fit into one slot.
@@ -85,7 +84,7 @@ static MASKS: [u128; 16] = {
 /// Tokens of up to 13 bytes by their bytes. The id stands in the slot, so a look-up reads one cache line.
 pub(super) struct ShortTokens {
     /// The words of a key, the id in bits 40 to 59 of the second one. Free if that is zero: no token is empty.
-    slots: Vec<(u64, u64)>,
+    words: Words,
     shift: u32,
 }
 
@@ -99,156 +98,177 @@ impl ShortTokens {
     /// Room for this many tokens.
     pub(super) fn new(capacity: usize) -> Self {
         let (slots, shift) = slots_for(capacity);
-        Self { slots: vec![(0, 0); slots], shift }
+        Self { words: Words::zeros(2 * slots), shift }
     }
 
     /// Files a token. It must not be there yet.
     pub(super) fn insert(&mut self, key: Key, id: u32) {
-        let mask = self.slots.len() - 1;
-        let mut slot = (key.hash() >> self.shift) as usize;
-        while self.slots[slot].1 != 0 {
-            slot = (slot + 1) & mask;
+        let mask = self.words.len() - 1;
+        let mut slot = (key.hash() >> self.shift) as usize * 2;
+        while self.words[slot + 1] != 0 {
+            slot = (slot + 2) & mask;
         }
-        self.slots[slot] = (key.low, key.high | u64::from(id) << Self::ID_SHIFT);
+        self.words[slot] = key.low;
+        self.words[slot + 1] = key.high | u64::from(id) << Self::ID_SHIFT;
     }
 
-    /// What looks tokens up in the first place where they can be.
+    /// Asks for the memory that a look-up with this hash reads.
     #[inline(always)]
-    pub(super) fn view(&self) -> ShortTokensView<'_> {
-        ShortTokensView { slots: &self.slots, shift: self.shift }
+    pub(super) fn prefetch(&self, hash: u64) {
+        prefetch(self.words.as_ptr().wrapping_add((hash >> self.shift) as usize * 2));
     }
 
     /// The token with this key, whose hash the caller knows.
     #[inline]
     pub(super) fn get(&self, key: Key, hash: u64) -> Option<u32> {
-        let mask = self.slots.len() - 1;
-        let mut slot = (hash >> self.shift) as usize;
+        let mask = self.words.len() - 1;
+        let mut slot = (hash >> self.shift) as usize * 2;
         loop {
-            let (low, high) = self.slots[slot];
+            let (low, high) = (self.words[slot], self.words[slot + 1]);
             if low == key.low && high & !Self::ID_MASK == key.high {
                 return Some(((high & Self::ID_MASK) >> Self::ID_SHIFT) as u32);
             }
             if high == 0 {
                 return None;
             }
-            slot = (slot + 1) & mask;
+            slot = (slot + 2) & mask;
         }
     }
 }
 
-/// A table of tokens in registers.
-#[derive(Clone, Copy)]
-pub(super) struct ShortTokensView<'a> {
-    slots: &'a [(u64, u64)],
-    shift: u32,
-}
-
-impl ShortTokensView<'_> {
-    /// Asks for the memory that a look-up with this hash reads.
-    #[inline(always)]
-    pub(super) fn prefetch(self, hash: u64) {
-        prefetch(self.slots.as_ptr().wrapping_add((hash >> self.shift) as usize));
-    }
-
-    /// The token with this key, whose hash the caller knows, if it is in the first place where it can be.
-    ///
-    /// Tokens are filed in the order of their ids, which is about that of how often they occur: most are there.
-    #[inline(always)]
-    pub(super) fn get_first(self, key: Key, hash: u64) -> Option<u32> {
-        debug_assert!(((hash >> self.shift) as usize) < self.slots.len());
-        // SAFETY: there are as many places as the bits that the shift leaves can say.
-        let &(low, high) = unsafe { self.slots.get_unchecked((hash >> self.shift) as usize) };
-        let is_found = low == key.low && high & !ShortTokens::ID_MASK == key.high;
-        is_found.then_some(((high & ShortTokens::ID_MASK) >> ShortTokens::ID_SHIFT) as u32)
-    }
-}
-
 /// The product of each pair of tokens that merge.
+///
+/// In buckets that are one cache line each and are read as a whole: whether a pair has a product cannot be foreseen, so
+/// a look-up has no branch on it.
 pub(super) struct Products {
-    /// Left, right and product, 20 bits each. Zero in a free slot: a product is not its own part.
-    slots: Vec<u64>,
+    /// Left, right and product, 20 bits each, or zero: a product is not its own part. Buckets fill from the front.
+    words: Words,
     shift: u32,
 }
+
+/// Places of a bucket.
+type Bucket = [u64; 8];
 
 impl Products {
-    const FREE: u64 = 0;
-
-    /// Room for this many pairs.
+    /// Half of the places stay free, so that few buckets are full.
     pub(super) fn new(capacity: usize) -> Self {
-        let (slots, shift) = slots_for(capacity);
-        Self { slots: vec![Self::FREE; slots], shift }
+        let buckets = (capacity / 4).max(2).next_power_of_two();
+        Self { words: Words::zeros(buckets * Self::BUCKET), shift: u64::BITS - buckets.trailing_zeros() }
+    }
+
+    const BUCKET: usize = size_of::<Bucket>() / size_of::<u64>();
+
+    /// In the last place of a bucket that was full when a pair came, which is in a bucket behind it.
+    const GOES_ON: u64 = 1 << 63;
+
+    /// Where the bucket of a pair begins.
+    #[inline(always)]
+    fn first(&self, pair: u64) -> usize {
+        (hash_word(pair) >> self.shift) as usize * Self::BUCKET
+    }
+
+    #[inline(always)]
+    fn next(&self, bucket: usize) -> usize {
+        (bucket + Self::BUCKET) % self.words.len()
     }
 
     /// Asks for the memory where a pair is filed.
     #[inline]
     pub(super) fn prefetch(&self, left: u32, right: u32) {
-        prefetch(self.slots.as_ptr().wrapping_add((hash_word(pair(left, right)) >> self.shift) as usize));
+        prefetch(self.words.as_ptr().wrapping_add(self.first(pair(left, right))));
     }
 
     /// Files a pair. It must not be there yet.
     pub(super) fn insert(&mut self, left: u32, right: u32, product: u32) {
-        let mask = self.slots.len() - 1;
         let pair = pair(left, right);
-        let mut slot = (hash_word(pair) >> self.shift) as usize;
-        while self.slots[slot] != Self::FREE {
-            slot = (slot + 1) & mask;
+        let mut bucket = self.first(pair);
+        loop {
+            let places = &mut self.words[bucket..bucket + Self::BUCKET];
+            if let Some(place) = places.iter_mut().find(|place| **place == 0) {
+                *place = pair << ID_BITS | u64::from(product);
+                return;
+            }
+            places[7] |= Self::GOES_ON;
+            bucket = self.next(bucket);
         }
-        self.slots[slot] = pair << ID_BITS | u64::from(product);
     }
 
     /// The product of two tokens, or `NONE`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn get(&self, left: u32, right: u32) -> u32 {
-        let mask = self.slots.len() - 1;
         let pair = pair(left, right);
-        let mut slot = (hash_word(pair) >> self.shift) as usize;
+        let (mut found, mut goes_on) = self.get_from(self.first(pair), pair);
+        if (found == 0) & goes_on {
+            (found, goes_on) = self.get_behind(pair);
+            debug_assert!(found != 0 || !goes_on);
+        }
+        // Zero is no product.
+        if found == 0 { NONE } else { found as u32 & ((1 << ID_BITS) - 1) }
+    }
+
+    /// The place of a pair in a bucket, or zero, and whether the pair may be in the next bucket.
+    #[inline(always)]
+    fn get_from(&self, bucket: usize, pair: u64) -> (u64, bool) {
+        debug_assert!(bucket + Self::BUCKET <= self.words.len());
+        // SAFETY: `first` and `next` give the beginning of one of the buckets.
+        let places = unsafe { &*self.words.as_ptr().add(bucket).cast::<Bucket>() };
+        let found = places.iter().fold(0, |found, &place| {
+            let place = place & !Self::GOES_ON;
+            found | if place >> ID_BITS == pair { place } else { 0 }
+        });
+        (found, places[7] & Self::GOES_ON != 0)
+    }
+
+    /// As `get_from`, in the buckets behind the first one.
+    #[cold]
+    fn get_behind(&self, pair: u64) -> (u64, bool) {
+        let mut bucket = self.first(pair);
         loop {
-            let found = self.slots[slot];
-            if found == Self::FREE {
-                return NONE;
+            bucket = self.next(bucket);
+            let (found, goes_on) = self.get_from(bucket, pair);
+            if found != 0 || !goes_on {
+                return (found, goes_on);
             }
-            if found >> ID_BITS == pair {
-                return found as u32 & ((1 << ID_BITS) - 1);
-            }
-            slot = (slot + 1) & mask;
         }
     }
 }
 
 /// The products of pairs that were asked for lately, or that they have none: a small table, so that it stays in a
-/// cache near the core, where [`Products`] does not. Threads share it; each slot is one word, so none waits.
+/// cache near the core, where [`Products`] does not.
 pub(super) struct RecentPairs {
-    /// A pair and its product as in [`Products`], and whether this is known. Zero in a free slot.
-    slots: Box<[AtomicU64]>,
+    /// A pair, and its product or [`NO_PRODUCT`](Self::NO_PRODUCT).
+    slots: Box<[u64; Self::SLOTS]>,
+}
+
+impl Default for RecentPairs {
+    fn default() -> Self {
+        // No pair has all bits.
+        let slots = vec![u64::MAX; Self::SLOTS].into_boxed_slice();
+        Self { slots: slots.try_into().expect("the slice has as many slots") }
+    }
 }
 
 impl RecentPairs {
-    const SLOTS: usize = 1 << 13;
-    const KNOWN: u64 = 1 << 62;
-    const NO_PRODUCT: u64 = 1 << 63;
+    const SLOTS: usize = 1 << 14;
 
-    pub(super) fn new() -> Self {
-        Self { slots: (0..Self::SLOTS).map(|_| AtomicU64::new(0)).collect() }
-    }
+    /// No id: [`NO_TOKEN`] is none.
+    const NO_PRODUCT: u64 = NO_TOKEN as u64;
 
-    /// The product of two tokens, or `NONE`, as [`Products::get`] says.
+    /// The product of two tokens, or [`NO_TOKEN`].
     #[inline(always)]
-    pub(super) fn get(&self, products: &Products, left: u32, right: u32) -> u32 {
-        let known = pair(left, right) << ID_BITS | Self::KNOWN;
-        let slot = &self.slots[(hash_word(pair(left, right)) >> (u64::BITS - Self::SLOTS.trailing_zeros())) as usize];
-        let rest = slot.load(Ordering::Relaxed) ^ known;
-        if rest >> ID_BITS == 0 {
-            return rest as u32;
+    pub(super) fn get(&mut self, products: &Products, left: u32, right: u32) -> u32 {
+        let pair = pair(left, right);
+        let slot = &mut self.slots[(hash_word(pair) >> (u64::BITS - Self::SLOTS.trailing_zeros())) as usize];
+        if *slot >> ID_BITS != pair {
+            let product = products.get(left, right);
+            *slot = pair << ID_BITS | if product == NONE { Self::NO_PRODUCT } else { u64::from(product) };
         }
-        if rest == Self::NO_PRODUCT {
-            return NONE;
-        }
-        let product = products.get(left, right);
-        let found = if product == NONE { Self::NO_PRODUCT } else { product.into() };
-        slot.store(known | found, Ordering::Relaxed);
-        product
+        (*slot & Self::NO_PRODUCT) as u32
     }
 }
+
+/// An id that no token has.
+pub(super) const NO_TOKEN: u32 = (1 << ID_BITS) - 1;
 
 #[inline]
 fn pair(left: u32, right: u32) -> u64 {
