@@ -1,5 +1,6 @@
 //! The vocabulary and its merges: one piece to ids, one id to bytes. Knows no splitter and no added tokens.
 
+use std::borrow::Cow;
 use std::hash::Hasher;
 use std::mem::MaybeUninit;
 use std::sync::Mutex;
@@ -38,9 +39,8 @@ const MOST_IDLE: usize = 16;
 const AHEAD: usize = 16;
 
 /// The bytes of all tokens, by id.
-#[derive(Default)]
 pub(super) struct TokenBytes {
-    bytes: Vec<u8>,
+    bytes: Cow<'static, [u8]>,
     ends: Vec<u32>,
     longest: usize,
     /// How many have no place in [`ShortTokens`].
@@ -48,30 +48,18 @@ pub(super) struct TokenBytes {
 }
 
 impl TokenBytes {
-    /// Room for this many tokens.
-    pub(super) fn with_capacity(tokens: usize, bytes: usize) -> Self {
-        Self { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(tokens), ..Self::default() }
-    }
-
-    /// Adds the token with the next id. One without bytes is an id that the vocabulary does not have.
-    pub(super) fn push(&mut self, token: &[u8]) {
-        self.bytes.extend_from_slice(token);
-        self.end_token(token.len());
-    }
-
-    /// Adds the token that is `left` and `right` joined.
-    fn push_joined(&mut self, left: u32, right: u32) {
-        let before = self.bytes.len();
-        self.bytes.extend_from_within(self.range(left));
-        self.bytes.extend_from_within(self.range(right));
-        self.end_token(self.bytes.len() - before);
-    }
-
-    fn end_token(&mut self, length: usize) {
-        self.longest = self.longest.max(length);
-        self.long += usize::from(length > ShortTokens::BYTES);
-        let end = u32::try_from(self.bytes.len()).expect("callers check that a vocabulary has less than 4 GiB");
-        self.ends.push(end);
+    /// The tokens whose bytes end at `ends`, each where the next one begins. One without bytes is an id that the
+    /// vocabulary does not have.
+    pub(super) fn new(bytes: impl Into<Cow<'static, [u8]>>, ends: impl Iterator<Item = u32>) -> Self {
+        let (mut start, mut longest, mut long) = (0, 0, 0);
+        let ends = ends.inspect(|&end| {
+            let length = (end - start) as usize;
+            longest = length.max(longest);
+            long += usize::from(length > ShortTokens::BYTES);
+            start = end;
+        });
+        let ends = ends.collect();
+        Self { bytes: bytes.into(), ends, longest, long }
     }
 
     fn range(&self, id: u32) -> std::ops::Range<usize> {
@@ -106,6 +94,46 @@ impl TokenBytes {
     }
 }
 
+/// The two tokens that merge to an id, by id.
+pub(super) enum Parts {
+    /// Those of the ids from `first` on, of three bytes each. The ids before have none.
+    Packed { first: u32, merges: &'static [u8] },
+    Listed(Vec<(u32, u32)>),
+}
+
+impl Parts {
+    pub(super) fn packed(first: u32, merges: &'static [u8]) -> Self {
+        Self::Packed { first, merges }
+    }
+
+    /// One more than the highest id.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Packed { first, merges } => *first as usize + merges.len() / 6,
+            Self::Listed(parts) => parts.len(),
+        }
+    }
+
+    #[inline]
+    fn get(&self, id: u32) -> (u32, u32) {
+        match self {
+            Self::Packed { first, merges } => match id.checked_sub(*first) {
+                Some(merge) => {
+                    let at = merge as usize * 6;
+                    let part = |at: usize| u32::from_le_bytes([merges[at], merges[at + 1], merges[at + 2], 0]);
+                    (part(at), part(at + 3))
+                }
+                None => NO_PARTS,
+            },
+            Self::Listed(parts) => parts[id as usize],
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        (0..self.len() as u32).map(|id| self.get(id))
+    }
+}
+
 /// A piece on its way through the tables. One of over [`KEY_BYTES`] has the hash of its bytes.
 struct Prepared {
     key: Key,
@@ -118,7 +146,7 @@ pub(super) struct Vocabulary {
     tokens: TokenBytes,
     byte_ids: [u32; 256],
     /// The two tokens that merge to an id, by id.
-    parts: Vec<(u32, u32)>,
+    parts: Parts,
     products: Products,
     /// The products of two bytes, by both.
     byte_products: Box<[u32]>,
@@ -168,45 +196,18 @@ impl PieceCache {
 }
 
 impl Vocabulary {
-    /// A vocabulary where ids go on from `first`: 256 single bytes, then the products of `merges` in rank order.
-    /// Merging must make each token of its bytes.
-    pub(super) fn consecutive(first: u32, bytes: &[u8], merges: impl ExactSizeIterator<Item = (u32, u32)>) -> Self {
-        let size = first as usize + bytes.len() + merges.len();
-        // A token of a released vocabulary has under 8 bytes on average.
-        let mut tokens = TokenBytes::with_capacity(size, size * 8);
-        let mut byte_ids = [NONE; 256];
-        (0..first).for_each(|_| tokens.push(&[]));
-        for &byte in bytes {
-            byte_ids[byte as usize] = tokens.len() as u32;
-            tokens.push(&[byte]);
-        }
-        let mut parts = Vec::with_capacity(size);
-        parts.resize(tokens.len(), NO_PARTS);
-        for (left, right) in merges {
-            parts.push((left, right));
-            tokens.push_joined(left, right);
-        }
-        let mut vocabulary = Self::new(tokens, byte_ids, parts);
-        vocabulary.take_whole(first..size as u32);
-        vocabulary
-    }
-
     /// A vocabulary where `parts` says, for each id, which two tokens make it. No token is taken whole yet.
     /// Ids have [`ID_BITS`] bits.
-    pub(super) fn new(tokens: TokenBytes, byte_ids: [u32; 256], parts: Vec<(u32, u32)>) -> Self {
+    pub(super) fn new(tokens: TokenBytes, byte_ids: [u32; 256], parts: Parts) -> Self {
         let mut products = Products::new(parts.len());
         let mut byte_products = vec![NONE; 1 << 16].into_boxed_slice();
-        for (id, &(left, right)) in (0..).zip(&parts) {
-            if let Some(&(left, right)) = parts.get(id as usize + AHEAD) {
-                products.prefetch(left, right);
+        let merges = (0..).zip(parts.iter()).filter(|&(_, parts)| parts != NO_PARTS);
+        products.insert_all(merges.map(|(id, (left, right))| {
+            if let [first, second] = *tokens.get(id) {
+                byte_products[usize::from(first) << 8 | usize::from(second)] = id;
             }
-            if left != NONE {
-                products.insert(left, right, id);
-                if let [first, second] = *tokens.get(id) {
-                    byte_products[usize::from(first) << 8 | usize::from(second)] = id;
-                }
-            }
-        }
+            (left, right, id)
+        }));
         Self {
             short: ShortTokens::new(tokens.len()),
             long: IdTable::new(tokens.long),
@@ -249,7 +250,7 @@ impl Vocabulary {
 
     /// The two tokens that merge to `id`.
     pub(super) fn parts(&self, id: u32) -> Option<(u32, u32)> {
-        Some(self.parts[id as usize]).filter(|&parts| parts != NO_PARTS)
+        Some(self.parts.get(id)).filter(|&parts| parts != NO_PARTS)
     }
 
     /// What `work` returns, which has an encoder for itself while it lasts: one that was used before, if one is idle.
@@ -421,7 +422,7 @@ impl Vocabulary {
             if product < left_goes && product <= right_goes && product != NONE {
                 return false;
             }
-            match (self.parts[left as usize], self.parts[right as usize]) {
+            match (self.parts.get(left), self.parts.get(right)) {
                 (NO_PARTS, NO_PARTS) => return true,
                 ((_, end), right_parts) if right_parts == NO_PARTS || (end != NONE && left > right) => {
                     left_goes = left;

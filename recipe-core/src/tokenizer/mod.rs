@@ -86,13 +86,14 @@ impl Tokenizer {
     ///
     /// The error says what is not supported.
     pub fn from_json(text: &str) -> Result<Self> {
+        if let Some(version) = builtin::released(text) {
+            return Ok(Self::builtin(version));
+        }
         let (vocabulary, added) = load::tokenizer(text)?;
-        let fingerprint = fingerprint::of(&vocabulary, &added);
-        let same = ModelVersion::ALL.into_iter().find(|version| Self::builtin(*version).fingerprint() == fingerprint);
+        let is_builtin = Arc::ptr_eq(&vocabulary, &builtin::vocabulary());
+        let same = builtin::version_of(&added).filter(|_| is_builtin);
         let source = same.map_or_else(|| Source::Json(text.into()), Source::Builtin);
-        let tokenizer = Self::new(vocabulary, added, source);
-        tokenizer.identity.fingerprint.get_or_init(|| fingerprint);
-        Ok(tokenizer)
+        Ok(Self::new(vocabulary, added, source))
     }
 
     fn new(vocabulary: Arc<bpe::Vocabulary>, added: added::AddedTokens, source: Source) -> Self {

@@ -172,24 +172,20 @@ impl Products {
         (bucket + Self::BUCKET) % self.words.len()
     }
 
-    /// Asks for the memory where a pair is filed.
-    #[inline]
-    pub(super) fn prefetch(&self, left: u32, right: u32) {
-        prefetch(self.words.as_ptr().wrapping_add(self.first(pair(left, right))));
-    }
-
-    /// Files a pair. It must not be there yet.
-    pub(super) fn insert(&mut self, left: u32, right: u32, product: u32) {
-        let pair = pair(left, right);
-        let mut bucket = self.first(pair);
-        loop {
-            let places = &mut self.words[bucket..bucket + Self::BUCKET];
-            if let Some(place) = places.iter_mut().find(|place| **place == 0) {
-                *place = pair << ID_BITS | u64::from(product);
-                return;
+    /// Files pairs, which must not be there yet: left, right and product.
+    pub(super) fn insert_all(&mut self, pairs: impl Iterator<Item = (u32, u32, u32)>) {
+        // To look for a free place would be most of the work.
+        let mut taken = vec![0u8; self.words.len() / Self::BUCKET];
+        for (left, right, product) in pairs {
+            let pair = pair(left, right);
+            let mut bucket = self.first(pair);
+            while usize::from(taken[bucket / Self::BUCKET]) == Self::BUCKET {
+                self.words[bucket + Self::BUCKET - 1] |= Self::GOES_ON;
+                bucket = self.next(bucket);
             }
-            places[7] |= Self::GOES_ON;
-            bucket = self.next(bucket);
+            let place = bucket + usize::from(taken[bucket / Self::BUCKET]);
+            self.words[place] = pair << ID_BITS | u64::from(product);
+            taken[bucket / Self::BUCKET] += 1;
         }
     }
 
