@@ -12,9 +12,9 @@ use super::split::Avx2;
 use super::split::BATCH;
 use cache::{PieceCache, ShortPieces};
 use characters::Characters;
+use merge::short::MOST_PLACES;
 pub(super) use merge::Merger;
 pub(super) use tables::ID_BITS;
-use merge::short::MOST_PLACES;
 use tables::{IdTable, Key, Products, ShortTokens, KEY_BYTES};
 
 mod cache;
@@ -97,7 +97,10 @@ impl TokenBytes {
 /// The two tokens that merge to an id, by id.
 pub(super) enum Parts {
     /// Those of the ids from `first` on, of three bytes each. The ids before have none.
-    Packed { first: u32, merges: &'static [u8] },
+    Packed {
+        first: u32,
+        merges: &'static [u8],
+    },
     Listed(Vec<(u32, u32)>),
 }
 
@@ -155,6 +158,8 @@ pub(super) struct Vocabulary {
     long: IdTable,
     characters: Characters,
     /// Encoders that no call has just now.
+    // Each call takes one out and puts it back: that moves an address, not the encoder.
+    #[allow(clippy::vec_box)]
     idle: Mutex<Vec<Box<Encoder>>>,
 }
 
@@ -327,7 +332,7 @@ impl Vocabulary {
     ///
     /// The processor must have the named features. A value of [`Avx2`] says that it has.
     #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,bmi1,bmi2")]
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
     unsafe fn encode_new_with_avx2(&self, _: Avx2, batch: &Batch<'_>, encoder: &mut Encoder) -> usize {
         self.encode_new_pieces(batch, encoder)
     }

@@ -158,7 +158,8 @@ fn spellings_by_id<'v>(model: &'v Value<'_>) -> Result<Vec<Option<&'v str>>> {
         if id >= 4 * entries.len() {
             return Err(unsupported("a vocabulary with wide gaps between ids"));
         }
-        if id >> ID_BITS != 0 {
+        // The last number that the tables have room for says that there is no token.
+        if id >= (1 << ID_BITS) - 1 {
             return Err(unsupported("a vocabulary of over a million tokens"));
         }
         if id >= spellings.len() {

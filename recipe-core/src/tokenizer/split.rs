@@ -54,7 +54,7 @@ pub(super) fn for_each_batch(text: &str, batch: impl FnMut(usize, &[usize])) {
 ///
 /// The processor must have the named features. A value of [`Avx2`] says that it has.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,bmi2")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
 unsafe fn for_each_batch_with_avx2(avx2: Avx2, text: &str, batch: impl FnMut(usize, &[usize])) {
     find_batches(Some(avx2), text, batch);
 }

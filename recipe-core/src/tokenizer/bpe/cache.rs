@@ -222,3 +222,61 @@ impl LongPieces {
         self.slots[slot] = self.entries.len() as u32;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids_of(piece: &[u8], most: usize) -> Vec<u32> {
+        piece.iter().take(most).map(|&byte| u32::from(byte) * 7919).collect()
+    }
+
+    fn key_of(piece: &[u8]) -> Key {
+        Key::at_end(piece, 0, piece.len())
+    }
+
+    /// Many times as many pieces as there is room for, with hashes that often are the same ones.
+    #[test]
+    fn short_pieces_have_their_own_ids_or_none() {
+        let mut short = ShortPieces::default();
+        let hash = |number: usize| (number as u64 % 300) << 55 | (number as u64 & 1) << 10;
+        let piece = |number: usize| format!("{number:x}").repeat(1 + number % 2).into_bytes();
+        let mut found = 0;
+        for number in 0..3_000 {
+            let ids = ids_of(&piece(number), 1 + number % 6);
+            short.insert(hash(number), key_of(&piece(number)), &ids);
+            let is_kept = short.view().get(hash(number), key_of(&piece(number))).is_some();
+            assert_eq!(is_kept, ids.len() <= ShortPieces::MOST_IDS);
+            for number in number.saturating_sub(900)..=number {
+                let ids = ids_of(&piece(number), 1 + number % 6);
+                if let Some((count, kept)) = short.view().get(hash(number), key_of(&piece(number))) {
+                    assert_eq!(kept[..count], ids);
+                    found += 1;
+                }
+            }
+        }
+        assert!(found > 500_000, "{found}");
+    }
+
+    #[test]
+    fn long_pieces_have_their_own_ids_and_are_bounded() {
+        let mut long = LongPieces::default();
+        // Few hashes: most look-ups go over other entries.
+        let hash = |number: usize| (number as u64 % 5_000) << 48;
+        let piece = |number: usize| format!("{number} ").repeat(1 + number % 40).into_bytes();
+        for number in 0..60_000 {
+            let (bytes, ids) = (piece(number), ids_of(&piece(number), 9));
+            assert_eq!(long.get(hash(number), &bytes), None);
+            long.insert(hash(number), &bytes, &ids);
+            assert_eq!(long.get(hash(number), &bytes), Some(&ids[..]));
+            if number % 97 == 0 && number > 0 {
+                let before = piece(number / 2 + number % 13);
+                let kept = long.get(hash(number / 2 + number % 13), &before);
+                assert!(kept.is_none_or(|kept| kept == ids_of(&before, 9)));
+            }
+            assert!(long.texts.len() <= LongPieces::MOST_BYTES && long.entries.len() <= LongPieces::MOST_ENTRIES);
+        }
+        long.insert(1, &vec![b'a'; LongPieces::LONGEST + 1], &[1]);
+        assert_eq!(long.get(1, &vec![b'a'; LongPieces::LONGEST + 1]), None);
+    }
+}

@@ -188,7 +188,7 @@ impl Places {
     ///
     /// The processor must have the named features. A value of [`Avx2`] says that it has.
     #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,bmi1,bmi2")]
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
     unsafe fn merge_with_avx2(&mut self, _: Avx2, vocabulary: &Vocabulary, piece: &[u8], ids: &mut Vec<u32>) {
         let places = self.start(vocabulary, piece);
         self.merge_places::<VectorSlice<'_>>(places, vocabulary, ids);

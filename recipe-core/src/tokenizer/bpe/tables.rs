@@ -143,6 +143,9 @@ impl ShortTokens {
 pub(super) struct Products {
     /// Left, right and product, 20 bits each, or zero: a product is not its own part. Buckets fill from the front.
     words: Words,
+    /// For each bucket, bits that are set by the pairs that belong there: most pairs that have no product are told by
+    /// these, which stay in a cache near the core.
+    bits: Vec<u32>,
     shift: u32,
 }
 
@@ -153,39 +156,33 @@ impl Products {
     /// Half of the places stay free, so that few buckets are full.
     pub(super) fn new(capacity: usize) -> Self {
         let buckets = (capacity / 4).max(2).next_power_of_two();
-        Self { words: Words::zeros(buckets * Self::BUCKET), shift: u64::BITS - buckets.trailing_zeros() }
+        let words = Words::zeros((buckets + 1) * Self::BUCKET);
+        Self { words, bits: vec![0; buckets], shift: u64::BITS - buckets.trailing_zeros() }
     }
 
     const BUCKET: usize = size_of::<Bucket>() / size_of::<u64>();
 
-    /// In the last place of a bucket that was full when a pair came, which is in a bucket behind it.
-    const GOES_ON: u64 = 1 << 63;
-
-    /// Where the bucket of a pair begins.
+    /// The bucket where a pair belongs, and its bit.
     #[inline(always)]
-    fn first(&self, pair: u64) -> usize {
-        (hash_word(pair) >> self.shift) as usize * Self::BUCKET
-    }
-
-    #[inline(always)]
-    fn next(&self, bucket: usize) -> usize {
-        (bucket + Self::BUCKET) % self.words.len()
+    fn home(&self, pair: u64) -> (usize, u32) {
+        let hash = hash_word(pair);
+        ((hash >> self.shift) as usize, 1 << (hash >> (self.shift - 5) & 31))
     }
 
     /// Files pairs, which must not be there yet: left, right and product.
     pub(super) fn insert_all(&mut self, pairs: impl Iterator<Item = (u32, u32, u32)>) {
         // To look for a free place would be most of the work.
-        let mut taken = vec![0u8; self.words.len() / Self::BUCKET];
+        let mut taken = vec![0u8; self.bits.len()];
         for (left, right, product) in pairs {
             let pair = pair(left, right);
-            let mut bucket = self.first(pair);
-            while usize::from(taken[bucket / Self::BUCKET]) == Self::BUCKET {
-                self.words[bucket + Self::BUCKET - 1] |= Self::GOES_ON;
-                bucket = self.next(bucket);
+            let (mut bucket, bit) = self.home(pair);
+            self.bits[bucket] |= bit;
+            while usize::from(taken[bucket]) == Self::BUCKET {
+                bucket = (bucket + 1) % self.bits.len();
             }
-            let place = bucket + usize::from(taken[bucket / Self::BUCKET]);
+            let place = bucket * Self::BUCKET + usize::from(taken[bucket]);
             self.words[place] = pair << ID_BITS | u64::from(product);
-            taken[bucket / Self::BUCKET] += 1;
+            taken[bucket] += 1;
         }
     }
 
@@ -193,73 +190,44 @@ impl Products {
     #[inline(always)]
     pub(super) fn get(&self, left: u32, right: u32) -> u32 {
         let pair = pair(left, right);
-        let (mut found, mut goes_on) = self.get_from(self.first(pair), pair);
-        if (found == 0) & goes_on {
-            (found, goes_on) = self.get_behind(pair);
-            debug_assert!(found != 0 || !goes_on);
+        let (home, bit) = self.home(pair);
+        // SAFETY: there is a word of bits for each bucket, as many as the bits that the shift leaves can say.
+        let bits = unsafe { *self.bits.get_unchecked(home) };
+        // The last bucket is empty. To read that one takes no branch, and no time.
+        let bucket = if bits & bit == 0 { self.bits.len() } else { home };
+        let (mut found, is_full) = self.get_from(bucket, pair);
+        if (found == 0) & is_full {
+            found = self.get_behind(home, pair);
         }
         // Zero is no product.
-        if found == 0 { NONE } else { found as u32 & ((1 << ID_BITS) - 1) }
+        if found == 0 {
+            NONE
+        } else {
+            found as u32 & ((1 << ID_BITS) - 1)
+        }
     }
 
-    /// The place of a pair in a bucket, or zero, and whether the pair may be in the next bucket.
+    /// The place of a pair in a bucket, or zero, and whether the bucket is full: then the pair may be in the next one.
     #[inline(always)]
     fn get_from(&self, bucket: usize, pair: u64) -> (u64, bool) {
-        debug_assert!(bucket + Self::BUCKET <= self.words.len());
-        // SAFETY: `first` and `next` give the beginning of one of the buckets.
-        let places = unsafe { &*self.words.as_ptr().add(bucket).cast::<Bucket>() };
-        let found = places.iter().fold(0, |found, &place| {
-            let place = place & !Self::GOES_ON;
-            found | if place >> ID_BITS == pair { place } else { 0 }
-        });
-        (found, places[7] & Self::GOES_ON != 0)
+        let first = bucket * Self::BUCKET;
+        debug_assert!(first + Self::BUCKET <= self.words.len());
+        // SAFETY: callers name one of the buckets, or the empty one.
+        let places = unsafe { &*self.words.as_ptr().add(first).cast::<Bucket>() };
+        let found = places.iter().fold(0, |found, &place| found | if place >> ID_BITS == pair { place } else { 0 });
+        (found, places[Self::BUCKET - 1] != 0)
     }
 
-    /// As `get_from`, in the buckets behind the first one.
+    /// As `get_from`, in the buckets behind this one.
     #[cold]
-    fn get_behind(&self, pair: u64) -> (u64, bool) {
-        let mut bucket = self.first(pair);
+    fn get_behind(&self, mut bucket: usize, pair: u64) -> u64 {
         loop {
-            bucket = self.next(bucket);
-            let (found, goes_on) = self.get_from(bucket, pair);
-            if found != 0 || !goes_on {
-                return (found, goes_on);
+            bucket = (bucket + 1) % self.bits.len();
+            let (found, is_full) = self.get_from(bucket, pair);
+            if found != 0 || !is_full {
+                return found;
             }
         }
-    }
-}
-
-/// The products of pairs that were asked for lately, or that they have none: a small table, so that it stays in a
-/// cache near the core, where [`Products`] does not.
-pub(super) struct RecentPairs {
-    /// A pair, and its product or [`NO_PRODUCT`](Self::NO_PRODUCT).
-    slots: Box<[u64; Self::SLOTS]>,
-}
-
-impl Default for RecentPairs {
-    fn default() -> Self {
-        // No pair has all bits.
-        let slots = vec![u64::MAX; Self::SLOTS].into_boxed_slice();
-        Self { slots: slots.try_into().expect("the slice has as many slots") }
-    }
-}
-
-impl RecentPairs {
-    const SLOTS: usize = 1 << 14;
-
-    /// No id: [`NO_TOKEN`] is none.
-    const NO_PRODUCT: u64 = NO_TOKEN as u64;
-
-    /// The product of two tokens, or [`NO_TOKEN`].
-    #[inline(always)]
-    pub(super) fn get(&mut self, products: &Products, left: u32, right: u32) -> u32 {
-        let pair = pair(left, right);
-        let slot = &mut self.slots[(hash_word(pair) >> (u64::BITS - Self::SLOTS.trailing_zeros())) as usize];
-        if *slot >> ID_BITS != pair {
-            let product = products.get(left, right);
-            *slot = pair << ID_BITS | if product == NONE { Self::NO_PRODUCT } else { u64::from(product) };
-        }
-        (*slot & Self::NO_PRODUCT) as u32
     }
 }
 
