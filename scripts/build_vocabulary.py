@@ -10,6 +10,8 @@ base.bin        what both versions share. All numbers are little endian:
                 256 bytes: the byte that each id from the first byte id on stands for,
                 then (left id, right id) of each merge, 3 bytes each, in rank order.
                 Merge r makes id first + 256 + r.
+tokens.bin      what base.bin says, worked out, so that loading need not: for each id from 0 on where its bytes end (u32),
+                then the bytes of all ids.
 added.tsv       the added tokens that both versions have: id, "v" or "n", spelling.
 added_v4.tsv    those of V4 alone.
 added_v41.tsv   those of V4.1 alone.
@@ -61,6 +63,17 @@ def base(model):
     return bytes(out)
 
 
+def tokens(model, added_ids):
+    byte_of = byte_of_stand_in()
+    spellings = {i: spelling for spelling, i in model["vocab"].items()}
+    by_id = {i: b"" if i in added_ids else bytes(map(byte_of.get, spelling)) for i, spelling in spellings.items()}
+    ends, joined = bytearray(), bytearray()
+    for i in range(max(by_id) + 1):
+        joined += by_id[i]
+        ends += len(joined).to_bytes(4, "little")
+    return bytes(ends + joined)
+
+
 def added(tokens):
     lines = set()
     for token in tokens:
@@ -87,6 +100,7 @@ def main():
     assert v4["model"] == v41["model"]
     added_v4, added_v41 = added(v4["added_tokens"]), added(v41["added_tokens"])
     write("base.bin", base(v4["model"]))
+    write("tokens.bin", tokens(v4["model"], {token["id"] for token in v4["added_tokens"]}))
     write("added.tsv", table(added_v4 & added_v41))
     write("added_v4.tsv", table(added_v4 - added_v41))
     write("added_v41.tsv", table(added_v41 - added_v4))

@@ -1,11 +1,17 @@
 //! The added vocabulary: tokens that are found by their spelling, not made by merging. Knows no BPE.
 
+use std::sync::OnceLock;
+
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use rustc_hash::FxHashMap;
 
 use crate::error::{Error, Result};
 
+/// The most bytes of all spellings together.
+const MOST_BYTES: usize = 64 << 20;
+
 /// One added token.
+#[derive(PartialEq, Eq)]
 pub(super) struct AddedToken {
     pub(super) id: u32,
     pub(super) spelling: Box<str>,
@@ -19,8 +25,9 @@ pub(super) struct AddedTokens {
     /// Sorted by id.
     by_id: Vec<AddedToken>,
     by_spelling: FxHashMap<Box<str>, u32>,
-    verbatim: Matcher,
-    normalized: Matcher,
+    /// Made when they are first asked for: prompts are encoded without.
+    verbatim: OnceLock<Matcher>,
+    normalized: OnceLock<Matcher>,
     has_white_space: bool,
 }
 
@@ -48,10 +55,12 @@ impl AddedTokens {
                 return Err(Error::tokenizer(format!("two added tokens are spelled {:?}", token.spelling)));
             }
         }
-        let verbatim = Matcher::new(tokens.iter().filter(|token| !token.normalized))?;
-        let normalized = Matcher::new(tokens.iter().filter(|token| token.normalized))?;
+        // An automaton numbers its states with 31 bits, and has no more of them than the spellings have bytes.
+        if tokens.iter().map(|token| token.spelling.len()).sum::<usize>() > MOST_BYTES {
+            return Err(Error::tokenizer("too many added tokens"));
+        }
         let has_white_space = tokens.iter().any(|token| token.spelling.contains([' ', '\n']));
-        Ok(Self { by_id: tokens, by_spelling, verbatim, normalized, has_white_space })
+        Ok(Self { by_id: tokens, by_spelling, verbatim: OnceLock::new(), normalized: OnceLock::new(), has_white_space })
     }
 
     /// The id of a spelling.
@@ -77,8 +86,11 @@ impl AddedTokens {
 
     /// Calls `run` for the runs of a text that is cut at every spelling: leftmost, and the longest one there.
     pub(super) fn for_each_run<'a>(&self, text: &'a str, mut run: impl FnMut(Run<'a>)) {
-        self.verbatim.cut(text, |found| match found {
-            Run::Plain(text) => self.normalized.cut(text, &mut run),
+        let matcher = |normalized| Matcher::new(self.by_id.iter().filter(|token| token.normalized == normalized));
+        let verbatim = self.verbatim.get_or_init(|| matcher(false));
+        let normalized = self.normalized.get_or_init(|| matcher(true));
+        verbatim.cut(text, |found| match found {
+            Run::Plain(text) => normalized.cut(text, &mut run),
             Run::Added(_) => run(found),
         });
     }
@@ -92,15 +104,15 @@ struct Matcher {
 }
 
 impl Matcher {
-    fn new<'a>(tokens: impl Iterator<Item = &'a AddedToken>) -> Result<Self> {
+    fn new<'a>(tokens: impl Iterator<Item = &'a AddedToken>) -> Self {
         let (ids, spellings): (Vec<u32>, Vec<&str>) = tokens.map(|token| (token.id, &*token.spelling)).unzip();
-        // Not a DFA: building the automaton is part of loading, and has to be quick.
+        // Not a DFA: that takes longer to build than most texts take to search.
         let automaton = AhoCorasick::builder()
             .match_kind(MatchKind::LeftmostLongest)
             .kind(Some(AhoCorasickKind::ContiguousNFA))
             .build(spellings)
-            .map_err(|e| Error::tokenizer(format!("too many added tokens: {e}")))?;
-        Ok(Self { automaton, ids })
+            .expect("the spellings are few enough");
+        Self { automaton, ids }
     }
 
     fn cut<'a>(&self, text: &'a str, mut run: impl FnMut(Run<'a>)) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::added::{AddedToken, AddedTokens};
-use super::bpe::{Merger, TokenBytes, Vocabulary, ID_BITS, NONE, NO_PARTS};
+use super::bpe::{Merger, Parts, TokenBytes, Vocabulary, ID_BITS, NONE, NO_PARTS};
 use super::builtin;
 use super::split::PATTERNS;
 use crate::error::{Error, Result};
@@ -157,7 +157,8 @@ fn spellings_by_id<'v>(model: &'v Value<'_>) -> Result<Vec<Option<&'v str>>> {
         if id >= 4 * entries.len() {
             return Err(unsupported("a vocabulary with wide gaps between ids"));
         }
-        if id >> ID_BITS != 0 {
+        // The last number that the tables have room for says that there is no token.
+        if id >= (1 << ID_BITS) - 1 {
             return Err(unsupported("a vocabulary of over a million tokens"));
         }
         if id >= spellings.len() {
@@ -172,12 +173,12 @@ fn spellings_by_id<'v>(model: &'v Value<'_>) -> Result<Vec<Option<&'v str>>> {
 
 fn vocabulary(model: &Value<'_>, spellings: &[Option<&str>], added: &AddedTokens) -> Result<Vocabulary> {
     let byte_of = stand_ins();
-    let mut tokens = TokenBytes::default();
+    let mut ends = Vec::with_capacity(spellings.len());
     let mut ids: FxHashMap<&str, u32> = FxHashMap::default();
     let mut byte_ids = [None; 256];
     let mut bytes = Vec::new();
     for (id, spelling) in (0u32..).zip(spellings) {
-        bytes.clear();
+        let before = bytes.len();
         if let Some(spelling) = spelling {
             match added.id(spelling) {
                 // The vocabulary may list added tokens too. Merging does not make them.
@@ -188,18 +189,20 @@ fn vocabulary(model: &Value<'_>, spellings: &[Option<&str>], added: &AddedTokens
                 None => read_bytes(spelling, &byte_of, &mut bytes)?,
             }
         }
-        if let [byte] = bytes[..] {
+        if let [byte] = bytes[before..] {
             byte_ids[byte as usize] = Some(id);
         }
-        if let (Some(spelling), false) = (spelling, bytes.is_empty()) {
+        if let (Some(spelling), false) = (spelling, bytes.len() == before) {
             ids.insert(spelling, id);
         }
-        tokens.push(&bytes);
+        // A spelling is at least as long, and the file has less than 4 GiB.
+        ends.push(bytes.len() as u32);
     }
     if byte_ids.contains(&None) {
         return Err(unsupported("a vocabulary without a token for each byte"));
     }
-    let parts = parts(model, &ids, tokens.len())?;
+    let parts = Parts::Listed(parts(model, &ids, ends.len())?);
+    let tokens = TokenBytes::new(bytes, ends.into_iter());
     let mut vocabulary = Vocabulary::new(tokens, byte_ids.map(Option::unwrap_or_default), parts);
     let mut merger = Merger::default();
     let mut merged = Vec::new();

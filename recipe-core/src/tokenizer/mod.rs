@@ -86,13 +86,14 @@ impl Tokenizer {
     ///
     /// The error says what is not supported.
     pub fn from_json(text: &str) -> Result<Self> {
+        if let Some(version) = builtin::released(text) {
+            return Ok(Self::builtin(version));
+        }
         let (vocabulary, added) = load::tokenizer(text)?;
-        let fingerprint = fingerprint::of(&vocabulary, &added);
-        let same = ModelVersion::ALL.into_iter().find(|version| Self::builtin(*version).fingerprint() == fingerprint);
+        let is_builtin = Arc::ptr_eq(&vocabulary, &builtin::vocabulary());
+        let same = builtin::version_of(&added).filter(|_| is_builtin);
         let source = same.map_or_else(|| Source::Json(text.into()), Source::Builtin);
-        let tokenizer = Self::new(vocabulary, added, source);
-        tokenizer.identity.fingerprint.get_or_init(|| fingerprint);
-        Ok(tokenizer)
+        Ok(Self::new(vocabulary, added, source))
     }
 
     fn new(vocabulary: Arc<bpe::Vocabulary>, added: added::AddedTokens, source: Source) -> Self {
@@ -140,10 +141,17 @@ impl Tokenizer {
     fn encode_part_into(&self, text: &str, ids: &mut Vec<u32>) {
         // Most texts have more bytes a token.
         ids.reserve(text.len() / 3);
-        let mut merger = bpe::Merger::default();
-        split::for_each_batch(text, |start, ends| {
-            self.vocabulary.encode_batch(text.as_bytes(), start, ends, &mut merger, ids);
+        self.vocabulary.with_encoder(|encoder| {
+            split::for_each_batch(text, |start, ends| {
+                self.vocabulary.encode_batch(text.as_bytes(), start, ends, encoder, ids);
+            });
         });
+    }
+
+    /// Forgets the pieces that were seen: what a first pass costs, for the benches.
+    #[doc(hidden)]
+    pub fn forget_pieces(&self) {
+        self.vocabulary.forget_pieces();
     }
 
     /// The number of pieces of a text: what splitting costs by itself, for the benches.

@@ -38,7 +38,7 @@ pub(super) const PATTERNS: [&str; 3] = [
 ];
 
 /// The most pieces that are handed on at once. More than a window has.
-pub(super) const BATCH: usize = 2 * WINDOW;
+pub(super) const BATCH: usize = 4 * WINDOW;
 
 /// Calls `batch(start, ends)` for the pieces of a text, in order, up to [`BATCH`] at once: where the first one starts
 /// and where each one ends. Joined the pieces are the text; none is empty.
@@ -67,7 +67,7 @@ fn is_simd_allowed() -> bool {
 ///
 /// The processor must have the named features. A value of [`Avx2`] says that it has.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,bmi2")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
 unsafe fn for_each_batch_with_avx2(avx2: Avx2, text: &str, batch: impl FnMut(usize, &[usize])) {
     find_batches(Some(avx2), text, batch);
 }

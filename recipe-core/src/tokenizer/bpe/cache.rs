@@ -1,138 +1,282 @@
-//! The ids of pieces that were merged before. Bounded, shared by threads, and never waited for. Knows no merging.
+//! The ids of pieces that were seen before. Bounded; one call has a cache for itself while it lasts. Knows no merging.
 //!
-//! Each place holds one piece; a new one takes the place of one of two old ones. A place is guarded by the count of its
-//! writes: a reader who sees the count change, or a write going on, has found nothing; a writer who meets another
-//! one leaves. All words are atomic, so a race can lose an entry but not mix two.
+//! A piece is found by its bytes, not by a hash alone.
 
-use std::sync::atomic::{fence, AtomicU64, Ordering};
+use std::mem::MaybeUninit;
 
-use super::tables::{prefetch, ID_BITS};
+use super::tables::{prefetch, Key};
+use super::words::Words;
+use super::Prepared;
 
-/// Words of a cache line.
-const LINE: usize = 8;
-
-/// Ids of 21 bits that fit into a word.
-const IDS_PER_WORD: usize = 3;
-
-/// Pieces of up to `KEY` words with up to `3 * IDS` ids, in sets of two places each.
-/// `2 * (1 + KEY + IDS)` must be a number of whole cache lines.
-pub(super) struct PieceCache<const KEY: usize, const IDS: usize> {
-    words: Box<[AtomicU64]>,
-    /// Where the first cache line of `words` begins.
-    first: usize,
-    shift: u32,
+/// The ids of pieces of all lengths.
+#[derive(Default)]
+pub(super) struct PieceCache {
+    pub(super) short: ShortPieces,
+    pub(super) long: LongPieces,
 }
 
-impl<const KEY: usize, const IDS: usize> PieceCache<KEY, IDS> {
-    const PLACE: usize = 1 + KEY + IDS;
+/// Pieces of up to 15 bytes with up to four ids, in sets of two places that share a cache line. A new piece takes the
+/// first place of its set, and the piece that was there the second one.
+///
+/// Room for the pieces of a few megabytes of text: 2 MB, of which what is not used is never touched.
+pub(super) struct ShortPieces {
+    /// A place has the two words of a key, the number of ids in bits 56 to 59 of the second one, and two words of ids.
+    /// Zeros are no piece: a piece has bytes.
+    words: Words,
+}
+
+/// Two places, in words.
+type Set = [u64; 8];
+
+impl Default for ShortPieces {
+    fn default() -> Self {
+        Self { words: Words::zeros(Self::SETS * Self::SET) }
+    }
+}
+
+impl ShortPieces {
+    const SETS: usize = 1 << 16;
+
+    /// Words of a set.
+    const SET: usize = 8;
 
     /// The most ids that are kept of a piece.
-    pub(super) const MOST_IDS: usize = IDS_PER_WORD * IDS;
+    pub(super) const MOST_IDS: usize = 4;
 
-    /// A cache with this many sets, a power of two. The highest bits of a hash choose one.
-    pub(super) fn new(sets: usize) -> Self {
-        assert!(sets.is_power_of_two() && 2 * Self::PLACE % LINE == 0);
-        let words = zeroed(sets * 2 * Self::PLACE + LINE - 1);
-        let first = words.as_ptr().align_offset(LINE * size_of::<AtomicU64>()).min(LINE - 1);
-        Self { words, first, shift: u64::BITS - sets.trailing_zeros() }
-    }
+    const COUNT_SHIFT: u32 = 56;
+    const COUNT_MASK: u64 = 0xF << Self::COUNT_SHIFT;
 
+    /// What reads the places, in registers.
     #[inline(always)]
-    fn places(&self, hash: u64) -> (&[AtomicU64], &[AtomicU64]) {
-        let at = self.first + (hash >> self.shift) as usize * 2 * Self::PLACE;
-        self.words[at..at + 2 * Self::PLACE].split_at(Self::PLACE)
+    pub(super) fn view(&self) -> ShortPiecesView<'_> {
+        ShortPiecesView { words: &self.words }
     }
 
-    /// Asks for the memory that a look-up with this hash reads first.
+    /// The number of ids of the piece with this key, and the ids, if they are here.
     #[inline(always)]
-    pub(super) fn prefetch(&self, hash: u64) {
-        let (one, other) = self.places(hash);
-        prefetch(one.as_ptr());
-        prefetch(other.as_ptr());
+    pub(super) fn get(&self, hash: u64, key: Key) -> Option<(usize, [u32; Self::MOST_IDS])> {
+        self.view().get(hash, key)
     }
 
-    /// Appends the ids of the piece with this key and says so, if they are here.
-    #[inline]
-    pub(super) fn get(&self, hash: u64, key: &[u64; KEY], ids: &mut Vec<u32>) -> bool {
-        let (one, other) = self.places(hash);
-        Self::read(one, key, ids) || Self::read(other, key, ids)
+    /// Writes the ids of pieces up to the first one that is not here. Returns how many pieces and ids these are.
+    ///
+    /// There must be room for [`MOST_IDS`](Self::MOST_IDS) ids of each piece.
+    #[inline(never)]
+    pub(super) fn write_ids(&self, pieces: &[Prepared], ids: &mut [MaybeUninit<u32>]) -> (usize, usize) {
+        assert!(pieces.len() * Self::MOST_IDS <= ids.len());
+        let view = self.view();
+        let ids = ids.as_mut_ptr().cast::<u32>();
+        let mut written = 0;
+        for (number, piece) in pieces.iter().enumerate() {
+            let Some((count, kept)) = view.get(piece.hash, piece.key) else {
+                return (number, written);
+            };
+            debug_assert!(count <= Self::MOST_IDS);
+            // All four places are written, whatever the number of ids: no branch.
+            // SAFETY: there is room for as many ids of each piece, and no piece before this one had more.
+            unsafe { ids.add(written).cast::<[u32; Self::MOST_IDS]>().write_unaligned(kept) };
+            written += count;
+        }
+        (pieces.len(), written)
     }
 
-    #[inline(always)]
-    fn read(place: &[AtomicU64], key: &[u64; KEY], ids: &mut Vec<u32>) -> bool {
-        let (kept_key, kept_ids) = place[1..].split_at(KEY);
-        let before = place[0].load(Ordering::Acquire);
-        let count = (before & 0xFF) as usize;
-        // The lowest bit of the count of writes is set while one goes on.
-        let is_wanted = kept_key.iter().zip(key).all(|(kept, word)| kept.load(Ordering::Relaxed) == *word);
-        if !is_wanted || before & WRITING != 0 || count == 0 || count > Self::MOST_IDS {
-            return false;
-        }
-        let length = ids.len();
-        for word in &kept_ids[..count.div_ceil(IDS_PER_WORD)] {
-            let word = word.load(Ordering::Relaxed);
-            ids.extend([word, word >> ID_WIDTH, word >> (2 * ID_WIDTH)].map(|id| id as u32 & ID_MASK));
-        }
-        ids.truncate(length + count);
-        fence(Ordering::Acquire);
-        if place[0].load(Ordering::Relaxed) != before {
-            ids.truncate(length);
-            return false;
-        }
-        true
+    fn set(&mut self, hash: u64) -> &mut [u64] {
+        let at = set_at(hash);
+        &mut self.words[at..at + Self::SET]
     }
 
     /// Keeps the ids of a piece, if there are not too many.
-    pub(super) fn insert(&self, hash: u64, key: &[u64; KEY], ids: &[u32]) {
+    #[inline]
+    pub(super) fn insert(&mut self, hash: u64, key: Key, ids: &[u32]) {
         if ids.len() > Self::MOST_IDS {
             return;
         }
-        let (one, other) = self.places(hash);
-        let headers = [one, other].map(|place| place[0].load(Ordering::Relaxed));
-        // The first one is free, or the second one, or they take turns.
-        let place = match headers {
-            [0, _] => one,
-            [_, 0] => other,
-            [first, second] if (first ^ second) & (2 * WRITING) == 0 => one,
-            _ => other,
-        };
-        let before = place[0].load(Ordering::Relaxed);
-        let writing = (before & !0xFF) + WRITING;
-        if before & WRITING != 0
-            || place[0].compare_exchange(before, writing, Ordering::Acquire, Ordering::Relaxed).is_err()
-        {
-            return;
-        }
-        fence(Ordering::Release);
-        let (kept_key, kept_ids) = place[1..].split_at(KEY);
-        for (kept, word) in kept_key.iter().zip(key) {
-            kept.store(*word, Ordering::Relaxed);
-        }
-        for (kept, ids) in kept_ids.iter().zip(ids.chunks(IDS_PER_WORD)) {
-            let word = ids.iter().rev().fold(0, |word, &id| word << ID_WIDTH | u64::from(id));
-            kept.store(word, Ordering::Relaxed);
-        }
-        place[0].store((writing + WRITING) | ids.len() as u64, Ordering::Release);
+        let id = |n: usize| ids.get(n).copied().map_or(0, u64::from);
+        let set = self.set(hash);
+        set.copy_within(..4, 4);
+        set[0] = key.low;
+        set[1] = key.high | (ids.len() as u64) << Self::COUNT_SHIFT;
+        set[2] = id(0) | id(1) << 32;
+        set[3] = id(2) | id(3) << 32;
     }
 }
 
-/// Bits of an id in a word.
-const ID_WIDTH: u32 = 21;
-const ID_MASK: u32 = (1 << ID_WIDTH) - 1;
-const _: () = assert!(ID_BITS <= ID_WIDTH && ID_WIDTH as usize * IDS_PER_WORD <= 64);
+/// The places of short pieces.
+#[derive(Clone, Copy)]
+pub(super) struct ShortPiecesView<'a> {
+    words: &'a [u64],
+}
 
-/// The lowest bit of the count of writes; below it is the number of ids.
-const WRITING: u64 = 0x100;
+/// Where the set of a hash begins, in words.
+#[inline(always)]
+fn set_at(hash: u64) -> usize {
+    (hash >> (u64::BITS - ShortPieces::SETS.trailing_zeros())) as usize * ShortPieces::SET
+}
 
-/// Words that cost no memory before they are first written.
-fn zeroed(words: usize) -> Box<[AtomicU64]> {
-    let layout = std::alloc::Layout::array::<AtomicU64>(words).expect("a cache is far smaller than the address space");
-    // SAFETY: the layout is not empty, since a cache has places.
-    let start = unsafe { std::alloc::alloc_zeroed(layout) };
-    if start.is_null() {
-        std::alloc::handle_alloc_error(layout);
+impl ShortPiecesView<'_> {
+    /// Asks for the memory that a look-up with this hash reads.
+    #[inline(always)]
+    pub(super) fn prefetch(self, hash: u64) {
+        prefetch(self.words.as_ptr().wrapping_add(set_at(hash)));
     }
-    let slice = std::ptr::slice_from_raw_parts_mut(start.cast::<AtomicU64>(), words);
-    // SAFETY: `start` was allocated just now with the layout of this slice, and zero is a value of AtomicU64.
-    unsafe { Box::from_raw(slice) }
+
+    #[inline(always)]
+    fn get(self, hash: u64, key: Key) -> Option<(usize, [u32; ShortPieces::MOST_IDS])> {
+        debug_assert!(set_at(hash) + ShortPieces::SET <= self.words.len());
+        // SAFETY: the hash chooses one of the sets, and there are words for all of them.
+        let set = unsafe { &*self.words.as_ptr().add(set_at(hash)).cast::<Set>() };
+        // Which of the two it is cannot be foreseen: no branch.
+        let is_second = (set[4] == key.low) & (set[5] & !ShortPieces::COUNT_MASK == key.high);
+        let place = usize::from(is_second) * 4;
+        let high = set[place + 1];
+        if ((set[place] ^ key.low) | ((high & !ShortPieces::COUNT_MASK) ^ key.high)) != 0 {
+            return None;
+        }
+        let count = (high & ShortPieces::COUNT_MASK) >> ShortPieces::COUNT_SHIFT;
+        let [first, second] = [set[place + 2], set[place + 3]];
+        Some((count as usize, [first as u32, (first >> 32) as u32, second as u32, (second >> 32) as u32]))
+    }
+}
+
+/// Pieces of any length. When there is no room for one more, all are forgotten.
+#[derive(Default)]
+pub(super) struct LongPieces {
+    /// By hash, one more than the number of an entry, from a place on to the first free one. Zero is free.
+    slots: Vec<u32>,
+    entries: Vec<Entry>,
+    texts: Vec<u8>,
+    ids: Vec<u32>,
+}
+
+struct Entry {
+    hash: u64,
+    /// Where its text and its ids end. They begin where those of the entry before end.
+    text_end: u32,
+    ids_end: u32,
+}
+
+impl LongPieces {
+    const SLOTS: usize = 1 << 16;
+    const MOST_ENTRIES: usize = Self::SLOTS / 2;
+    /// Each has an id at least, so this bounds the ids too.
+    const MOST_BYTES: usize = 3 << 19;
+
+    /// The longest piece that is kept: many have room.
+    pub(super) const LONGEST: usize = 4096;
+
+    /// Asks for the memory that a look-up with this hash reads first.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        prefetch(self.slots.as_ptr().wrapping_add(Self::slot(hash)));
+    }
+
+    #[inline]
+    fn slot(hash: u64) -> usize {
+        (hash >> (u64::BITS - Self::SLOTS.trailing_zeros())) as usize
+    }
+
+    /// The ids of a piece with this hash, if they are here.
+    #[inline]
+    pub(super) fn get(&self, hash: u64, piece: &[u8]) -> Option<&[u32]> {
+        let mut slot = Self::slot(hash);
+        loop {
+            let entry = (*self.slots.get(slot)?).checked_sub(1)? as usize;
+            if self.entries[entry].hash == hash {
+                let (text, ids) = self.entry(entry);
+                if text == piece {
+                    return Some(ids);
+                }
+            }
+            slot = (slot + 1) % Self::SLOTS;
+        }
+    }
+
+    fn entry(&self, number: usize) -> (&[u8], &[u32]) {
+        let (text, ids) = match number.checked_sub(1) {
+            Some(before) => (self.entries[before].text_end as usize, self.entries[before].ids_end as usize),
+            None => (0, 0),
+        };
+        let entry = &self.entries[number];
+        (&self.texts[text..entry.text_end as usize], &self.ids[ids..entry.ids_end as usize])
+    }
+
+    /// Keeps the ids of a piece that is not here, if it is not too long.
+    pub(super) fn insert(&mut self, hash: u64, piece: &[u8], ids: &[u32]) {
+        if piece.len() > Self::LONGEST {
+            return;
+        }
+        if self.entries.len() == Self::MOST_ENTRIES || self.texts.len() + piece.len() > Self::MOST_BYTES {
+            self.slots.fill(0);
+            self.entries.clear();
+            self.texts.clear();
+            self.ids.clear();
+        }
+        self.slots.resize(Self::SLOTS, 0);
+        self.texts.extend_from_slice(piece);
+        self.ids.extend_from_slice(ids);
+        self.entries.push(Entry { hash, text_end: self.texts.len() as u32, ids_end: self.ids.len() as u32 });
+        let mut slot = Self::slot(hash);
+        while self.slots[slot] != 0 {
+            slot = (slot + 1) % Self::SLOTS;
+        }
+        self.slots[slot] = self.entries.len() as u32;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids_of(piece: &[u8], most: usize) -> Vec<u32> {
+        piece.iter().take(most).map(|&byte| u32::from(byte) * 7919).collect()
+    }
+
+    fn key_of(piece: &[u8]) -> Key {
+        Key::at_end(piece, 0, piece.len())
+    }
+
+    /// Many times as many pieces as there is room for, with hashes that often are the same ones.
+    #[test]
+    fn short_pieces_have_their_own_ids_or_none() {
+        let mut short = ShortPieces::default();
+        let hash = |number: usize| (number as u64 % 300) << 55 | (number as u64 & 1) << 10;
+        let piece = |number: usize| format!("{number:x}").repeat(1 + number % 2).into_bytes();
+        let mut found = 0;
+        for number in 0..3_000 {
+            let ids = ids_of(&piece(number), 1 + number % 6);
+            short.insert(hash(number), key_of(&piece(number)), &ids);
+            let is_kept = short.view().get(hash(number), key_of(&piece(number))).is_some();
+            assert_eq!(is_kept, ids.len() <= ShortPieces::MOST_IDS);
+            for number in number.saturating_sub(900)..=number {
+                let ids = ids_of(&piece(number), 1 + number % 6);
+                if let Some((count, kept)) = short.view().get(hash(number), key_of(&piece(number))) {
+                    assert_eq!(kept[..count], ids);
+                    found += 1;
+                }
+            }
+        }
+        assert!(found > 500_000, "{found}");
+    }
+
+    #[test]
+    fn long_pieces_have_their_own_ids_and_are_bounded() {
+        let mut long = LongPieces::default();
+        // Few hashes: most look-ups go over other entries.
+        let hash = |number: usize| (number as u64 % 5_000) << 48;
+        let piece = |number: usize| format!("{number} ").repeat(1 + number % 40).into_bytes();
+        for number in 0..60_000 {
+            let (bytes, ids) = (piece(number), ids_of(&piece(number), 9));
+            assert_eq!(long.get(hash(number), &bytes), None);
+            long.insert(hash(number), &bytes, &ids);
+            assert_eq!(long.get(hash(number), &bytes), Some(&ids[..]));
+            if number % 97 == 0 && number > 0 {
+                let before = piece(number / 2 + number % 13);
+                let kept = long.get(hash(number / 2 + number % 13), &before);
+                assert!(kept.is_none_or(|kept| kept == ids_of(&before, 9)));
+            }
+            assert!(long.texts.len() <= LongPieces::MOST_BYTES && long.entries.len() <= LongPieces::MOST_ENTRIES);
+        }
+        long.insert(1, &vec![b'a'; LongPieces::LONGEST + 1], &[1]);
+        assert_eq!(long.get(1, &vec![b'a'; LongPieces::LONGEST + 1]), None);
+    }
 }

@@ -7,10 +7,12 @@ use super::{Vocabulary, NONE};
 #[cfg(target_arch = "x86_64")]
 use crate::tokenizer::split::Avx2;
 #[cfg(target_arch = "x86_64")]
-use avx2::{Registers, VectorSlice};
+use avx2::VectorSlice;
+use short::{ShortMerges, MOST_PLACES};
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+pub(super) mod short;
 
 /// Up to this many bytes are merged by searching for the lowest rank; a longer piece in windows of this size.
 pub(super) const WINDOW: usize = 248;
@@ -69,6 +71,7 @@ pub(in crate::tokenizer) struct Merger {
     places: Option<Places>,
     window: Vec<u32>,
     next_window: Vec<u32>,
+    pub(super) short: ShortMerges,
 }
 
 /// What is known of each place of a window.
@@ -90,6 +93,9 @@ impl Default for Places {
 impl Merger {
     /// Appends the ids of one piece.
     pub(super) fn merge(&mut self, vocabulary: &Vocabulary, piece: &[u8], ids: &mut Vec<u32>) {
+        if piece.len() <= 3 * MOST_PLACES && self.merge_short(vocabulary, piece, ids) {
+            return;
+        }
         if piece.len() <= WINDOW {
             return self.merge_window(vocabulary, piece, ids);
         }
@@ -98,6 +104,14 @@ impl Merger {
             ids.truncate(start);
             merge_by_heap(vocabulary, piece, ids);
         }
+    }
+
+    /// Appends the ids of a piece with few places and says so, or says that it has too many.
+    fn merge_short(&mut self, vocabulary: &Vocabulary, piece: &[u8], ids: &mut Vec<u32>) -> bool {
+        let is_short = self.short.start(vocabulary, piece, 0);
+        self.short.finish(&vocabulary.products);
+        self.short.take(|_, merged| ids.extend_from_slice(merged));
+        is_short
     }
 
     /// Appends the ids of up to `WINDOW` bytes.
@@ -174,15 +188,10 @@ impl Places {
     ///
     /// The processor must have the named features. A value of [`Avx2`] says that it has.
     #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx2,bmi1,bmi2")]
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
     unsafe fn merge_with_avx2(&mut self, _: Avx2, vocabulary: &Vocabulary, piece: &[u8], ids: &mut Vec<u32>) {
         let places = self.start(vocabulary, piece);
-        match places {
-            0..=8 => self.merge_places::<Registers<1>>(places, vocabulary, ids),
-            9..=16 => self.merge_places::<Registers<2>>(places, vocabulary, ids),
-            17..=32 => self.merge_places::<Registers<4>>(places, vocabulary, ids),
-            _ => self.merge_places::<VectorSlice<'_>>(places, vocabulary, ids),
-        }
+        self.merge_places::<VectorSlice<'_>>(places, vocabulary, ids);
     }
 
     #[inline(always)]
@@ -207,13 +216,13 @@ impl Places {
             let mut with_next = NO_MERGE;
             if after != END {
                 previous[after as usize] = at as u8;
-                with_next = merge_at(vocabulary.product(product, tokens[after as usize]), at);
+                with_next = merge_at(vocabulary.products.get(product, tokens[after as usize]), at);
             }
             merges.set(at, with_next);
             let before = previous[at];
             if before != END {
                 let before = before as usize;
-                merges.set(before, merge_at(vocabulary.product(tokens[before], product), before));
+                merges.set(before, merge_at(vocabulary.products.get(tokens[before], product), before));
             }
         }
         let mut at = 0;
@@ -243,7 +252,7 @@ impl Places {
                     (Some(first), Some(second)) => {
                         vocabulary.byte_products[usize::from(first) << 8 | usize::from(second)]
                     }
-                    _ => vocabulary.product(tokens[places - 1], token),
+                    _ => vocabulary.products.get(tokens[places - 1], token),
                 };
                 merges[places - 1] = merge_at(product, places - 1);
             }
@@ -334,7 +343,7 @@ fn pair_with_next(
     at: usize,
 ) {
     let next = nodes[at].next;
-    let product = if next == LIST_END { NONE } else { vocabulary.product(nodes[at].token, nodes[next].token) };
+    let product = if next == LIST_END { NONE } else { vocabulary.products.get(nodes[at].token, nodes[next].token) };
     nodes[at].product = product;
     if product != NONE {
         heap.push(Reverse((product, at)));

@@ -4,8 +4,7 @@
 //! is bounded by the longest row of filled places in the table, whatever it looks for. The highest bits of a hash
 //! choose the place: in a product they depend on all bits.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use super::words::Words;
 use super::NONE;
 
 /// Ids have this many bits, so that an id and what it is filed under fit into one slot.
@@ -85,7 +84,7 @@ static MASKS: [u128; 16] = {
 /// Tokens of up to 13 bytes by their bytes. The id stands in the slot, so a look-up reads one cache line.
 pub(super) struct ShortTokens {
     /// The words of a key, the id in bits 40 to 59 of the second one. Free if that is zero: no token is empty.
-    slots: Vec<(u64, u64)>,
+    words: Words,
     shift: u32,
 }
 
@@ -99,156 +98,141 @@ impl ShortTokens {
     /// Room for this many tokens.
     pub(super) fn new(capacity: usize) -> Self {
         let (slots, shift) = slots_for(capacity);
-        Self { slots: vec![(0, 0); slots], shift }
+        Self { words: Words::zeros(2 * slots), shift }
     }
 
     /// Files a token. It must not be there yet.
     pub(super) fn insert(&mut self, key: Key, id: u32) {
-        let mask = self.slots.len() - 1;
-        let mut slot = (key.hash() >> self.shift) as usize;
-        while self.slots[slot].1 != 0 {
-            slot = (slot + 1) & mask;
+        let mask = self.words.len() - 1;
+        let mut slot = (key.hash() >> self.shift) as usize * 2;
+        while self.words[slot + 1] != 0 {
+            slot = (slot + 2) & mask;
         }
-        self.slots[slot] = (key.low, key.high | u64::from(id) << Self::ID_SHIFT);
+        self.words[slot] = key.low;
+        self.words[slot + 1] = key.high | u64::from(id) << Self::ID_SHIFT;
     }
 
-    /// What looks tokens up in the first place where they can be.
+    /// Asks for the memory that a look-up with this hash reads.
     #[inline(always)]
-    pub(super) fn view(&self) -> ShortTokensView<'_> {
-        ShortTokensView { slots: &self.slots, shift: self.shift }
+    pub(super) fn prefetch(&self, hash: u64) {
+        prefetch(self.words.as_ptr().wrapping_add((hash >> self.shift) as usize * 2));
     }
 
     /// The token with this key, whose hash the caller knows.
     #[inline]
     pub(super) fn get(&self, key: Key, hash: u64) -> Option<u32> {
-        let mask = self.slots.len() - 1;
-        let mut slot = (hash >> self.shift) as usize;
+        let mask = self.words.len() - 1;
+        let mut slot = (hash >> self.shift) as usize * 2;
         loop {
-            let (low, high) = self.slots[slot];
+            let (low, high) = (self.words[slot], self.words[slot + 1]);
             if low == key.low && high & !Self::ID_MASK == key.high {
                 return Some(((high & Self::ID_MASK) >> Self::ID_SHIFT) as u32);
             }
             if high == 0 {
                 return None;
             }
-            slot = (slot + 1) & mask;
+            slot = (slot + 2) & mask;
         }
-    }
-}
-
-/// A table of tokens in registers.
-#[derive(Clone, Copy)]
-pub(super) struct ShortTokensView<'a> {
-    slots: &'a [(u64, u64)],
-    shift: u32,
-}
-
-impl ShortTokensView<'_> {
-    /// Asks for the memory that a look-up with this hash reads.
-    #[inline(always)]
-    pub(super) fn prefetch(self, hash: u64) {
-        prefetch(self.slots.as_ptr().wrapping_add((hash >> self.shift) as usize));
-    }
-
-    /// The token with this key, whose hash the caller knows, if it is in the first place where it can be.
-    ///
-    /// Tokens are filed in the order of their ids, which is about that of how often they occur: most are there.
-    #[inline(always)]
-    pub(super) fn get_first(self, key: Key, hash: u64) -> Option<u32> {
-        debug_assert!(((hash >> self.shift) as usize) < self.slots.len());
-        // SAFETY: there are as many places as the bits that the shift leaves can say.
-        let &(low, high) = unsafe { self.slots.get_unchecked((hash >> self.shift) as usize) };
-        let is_found = low == key.low && high & !ShortTokens::ID_MASK == key.high;
-        is_found.then_some(((high & ShortTokens::ID_MASK) >> ShortTokens::ID_SHIFT) as u32)
     }
 }
 
 /// The product of each pair of tokens that merge.
+///
+/// In buckets that are one cache line each and are read as a whole: whether a pair has a product cannot be foreseen, so
+/// a look-up has no branch on it.
 pub(super) struct Products {
-    /// Left, right and product, 20 bits each. Zero in a free slot: a product is not its own part.
-    slots: Vec<u64>,
+    /// Left, right and product, 20 bits each, or zero: a product is not its own part. Buckets fill from the front.
+    words: Words,
+    /// For each bucket, bits that are set by the pairs that belong there: most pairs that have no product are told by
+    /// these, which stay in a cache near the core.
+    bits: Vec<u32>,
     shift: u32,
 }
 
+/// Places of a bucket.
+type Bucket = [u64; 8];
+
 impl Products {
-    const FREE: u64 = 0;
-
-    /// Room for this many pairs.
+    /// Half of the places stay free, so that few buckets are full.
     pub(super) fn new(capacity: usize) -> Self {
-        let (slots, shift) = slots_for(capacity);
-        Self { slots: vec![Self::FREE; slots], shift }
+        let buckets = (capacity / 4).max(2).next_power_of_two();
+        let words = Words::zeros((buckets + 1) * Self::BUCKET);
+        Self { words, bits: vec![0; buckets], shift: u64::BITS - buckets.trailing_zeros() }
     }
 
-    /// Asks for the memory where a pair is filed.
-    #[inline]
-    pub(super) fn prefetch(&self, left: u32, right: u32) {
-        prefetch(self.slots.as_ptr().wrapping_add((hash_word(pair(left, right)) >> self.shift) as usize));
+    const BUCKET: usize = size_of::<Bucket>() / size_of::<u64>();
+
+    /// The bucket where a pair belongs, and its bit.
+    #[inline(always)]
+    fn home(&self, pair: u64) -> (usize, u32) {
+        let hash = hash_word(pair);
+        ((hash >> self.shift) as usize, 1 << (hash >> (self.shift - 5) & 31))
     }
 
-    /// Files a pair. It must not be there yet.
-    pub(super) fn insert(&mut self, left: u32, right: u32, product: u32) {
-        let mask = self.slots.len() - 1;
-        let pair = pair(left, right);
-        let mut slot = (hash_word(pair) >> self.shift) as usize;
-        while self.slots[slot] != Self::FREE {
-            slot = (slot + 1) & mask;
+    /// Files pairs, which must not be there yet: left, right and product.
+    pub(super) fn insert_all(&mut self, pairs: impl Iterator<Item = (u32, u32, u32)>) {
+        // To look for a free place would be most of the work.
+        let mut taken = vec![0u8; self.bits.len()];
+        for (left, right, product) in pairs {
+            let pair = pair(left, right);
+            let (mut bucket, bit) = self.home(pair);
+            self.bits[bucket] |= bit;
+            while usize::from(taken[bucket]) == Self::BUCKET {
+                bucket = (bucket + 1) % self.bits.len();
+            }
+            let place = bucket * Self::BUCKET + usize::from(taken[bucket]);
+            self.words[place] = pair << ID_BITS | u64::from(product);
+            taken[bucket] += 1;
         }
-        self.slots[slot] = pair << ID_BITS | u64::from(product);
     }
 
     /// The product of two tokens, or `NONE`.
-    #[inline]
-    pub(super) fn get(&self, left: u32, right: u32) -> u32 {
-        let mask = self.slots.len() - 1;
-        let pair = pair(left, right);
-        let mut slot = (hash_word(pair) >> self.shift) as usize;
-        loop {
-            let found = self.slots[slot];
-            if found == Self::FREE {
-                return NONE;
-            }
-            if found >> ID_BITS == pair {
-                return found as u32 & ((1 << ID_BITS) - 1);
-            }
-            slot = (slot + 1) & mask;
-        }
-    }
-}
-
-/// The products of pairs that were asked for lately, or that they have none: a small table, so that it stays in a
-/// cache near the core, where [`Products`] does not. Threads share it; each slot is one word, so none waits.
-pub(super) struct RecentPairs {
-    /// A pair and its product as in [`Products`], and whether this is known. Zero in a free slot.
-    slots: Box<[AtomicU64]>,
-}
-
-impl RecentPairs {
-    const SLOTS: usize = 1 << 13;
-    const KNOWN: u64 = 1 << 62;
-    const NO_PRODUCT: u64 = 1 << 63;
-
-    pub(super) fn new() -> Self {
-        Self { slots: (0..Self::SLOTS).map(|_| AtomicU64::new(0)).collect() }
-    }
-
-    /// The product of two tokens, or `NONE`, as [`Products::get`] says.
     #[inline(always)]
-    pub(super) fn get(&self, products: &Products, left: u32, right: u32) -> u32 {
-        let known = pair(left, right) << ID_BITS | Self::KNOWN;
-        let slot = &self.slots[(hash_word(pair(left, right)) >> (u64::BITS - Self::SLOTS.trailing_zeros())) as usize];
-        let rest = slot.load(Ordering::Relaxed) ^ known;
-        if rest >> ID_BITS == 0 {
-            return rest as u32;
+    pub(super) fn get(&self, left: u32, right: u32) -> u32 {
+        let pair = pair(left, right);
+        let (home, bit) = self.home(pair);
+        // SAFETY: there is a word of bits for each bucket, as many as the bits that the shift leaves can say.
+        let bits = unsafe { *self.bits.get_unchecked(home) };
+        // The last bucket is empty. To read that one takes no branch, and no time.
+        let bucket = if bits & bit == 0 { self.bits.len() } else { home };
+        let (mut found, is_full) = self.get_from(bucket, pair);
+        if (found == 0) & is_full {
+            found = self.get_behind(home, pair);
         }
-        if rest == Self::NO_PRODUCT {
-            return NONE;
+        // Zero is no product.
+        if found == 0 {
+            NONE
+        } else {
+            found as u32 & ((1 << ID_BITS) - 1)
         }
-        let product = products.get(left, right);
-        let found = if product == NONE { Self::NO_PRODUCT } else { product.into() };
-        slot.store(known | found, Ordering::Relaxed);
-        product
+    }
+
+    /// The place of a pair in a bucket, or zero, and whether the bucket is full: then the pair may be in the next one.
+    #[inline(always)]
+    fn get_from(&self, bucket: usize, pair: u64) -> (u64, bool) {
+        let first = bucket * Self::BUCKET;
+        debug_assert!(first + Self::BUCKET <= self.words.len());
+        // SAFETY: callers name one of the buckets, or the empty one.
+        let places = unsafe { &*self.words.as_ptr().add(first).cast::<Bucket>() };
+        let found = places.iter().fold(0, |found, &place| found | if place >> ID_BITS == pair { place } else { 0 });
+        (found, places[Self::BUCKET - 1] != 0)
+    }
+
+    /// As `get_from`, in the buckets behind this one.
+    #[cold]
+    fn get_behind(&self, mut bucket: usize, pair: u64) -> u64 {
+        loop {
+            bucket = (bucket + 1) % self.bits.len();
+            let (found, is_full) = self.get_from(bucket, pair);
+            if found != 0 || !is_full {
+                return found;
+            }
+        }
     }
 }
+
+/// An id that no token has.
+pub(super) const NO_TOKEN: u32 = (1 << ID_BITS) - 1;
 
 #[inline]
 fn pair(left: u32, right: u32) -> u64 {

@@ -20,6 +20,7 @@ impl Avx2 {
                 && is_x86_feature_detected!("avx2")
                 && is_x86_feature_detected!("bmi1")
                 && is_x86_feature_detected!("bmi2")
+                && is_x86_feature_detected!("lzcnt")
         });
         is_there.then_some(Self(()))
     }

@@ -6,51 +6,7 @@ use std::arch::x86_64::*;
 
 use super::{Merges, NO_MERGE};
 
-/// Up to `8 * GROUPS` merges in registers: a search then waits for no store of the step before.
-pub(super) struct Registers<const GROUPS: usize> {
-    groups: [__m256i; GROUPS],
-    /// The place of each merge.
-    places: [__m256i; GROUPS],
-}
-
-impl<const GROUPS: usize> Merges<'_> for Registers<GROUPS> {
-    #[inline(always)]
-    fn new(merges: &mut [i32]) -> Self {
-        // SAFETY: there is AVX2, and a group is as long as what is read.
-        unsafe {
-            let mut groups = [_mm256_set1_epi32(NO_MERGE); GROUPS];
-            let mut places = [_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7); GROUPS];
-            for (n, (place, group)) in places.iter_mut().zip(&mut groups).enumerate() {
-                *place = _mm256_add_epi32(*place, _mm256_set1_epi32(8 * n as i32));
-                if let Some(merges) = merges.get(8 * n..8 * n + 8) {
-                    *group = _mm256_loadu_si256(merges.as_ptr().cast());
-                }
-            }
-            Self { groups, places }
-        }
-    }
-
-    #[inline(always)]
-    fn least(&self) -> i32 {
-        // SAFETY: there is AVX2.
-        unsafe {
-            least_of(self.groups.iter().fold(_mm256_set1_epi32(NO_MERGE), |least, &g| _mm256_min_epi32(least, g)))
-        }
-    }
-
-    #[inline(always)]
-    fn set(&mut self, place: usize, merge: i32) {
-        // SAFETY: there is AVX2.
-        unsafe {
-            let (wanted, merge) = (_mm256_set1_epi32(place as i32), _mm256_set1_epi32(merge));
-            for (group, &places) in self.groups.iter_mut().zip(&self.places) {
-                *group = _mm256_blendv_epi8(*group, merge, _mm256_cmpeq_epi32(places, wanted));
-            }
-        }
-    }
-}
-
-/// Merges in memory, of more places than there are registers for.
+/// Merges in memory, of whole groups of eight places.
 pub(super) struct VectorSlice<'m>(&'m mut [i32]);
 
 impl<'m> Merges<'m> for VectorSlice<'m> {
