@@ -151,7 +151,7 @@ class Sglang(Fake):
     def routes(self) -> list[Route]:
         return [
             Route("/generate", self.generate, methods=["POST"]),
-            Route("/model_info", lambda _: JSONResponse({"model_path": "m", "is_generation": True})),
+            Route("/model_info", lambda _: JSONResponse({"model_path": "m", "has_image_understanding": True})),
             Route("/server_info", lambda _: JSONResponse({"version": "0.5.23"})),
         ]
 
