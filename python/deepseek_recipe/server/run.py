@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import re
 from pathlib import Path
@@ -15,6 +14,7 @@ from ..adapters.select import open_engine
 from .gateway import Gateway
 from .logs import setup
 from .serve import bind, serve
+from .serve import run as run_loop
 from .settings import Settings
 from .store import MemoryStore, ResponseStore, SqliteStore
 
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace, version: ModelVersion) -> None:
         expose_docs=not options.no_docs,
     )
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_run(options, settings, store, sealer))
+        run_loop(_run(options, settings, store, sealer))
 
 
 async def _run(

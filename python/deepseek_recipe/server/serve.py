@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Coroutine
 from types import FrameType
+from typing import Any, TypeVar
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .app import create_app
 from .gateway import Gateway
+
+_Result = TypeVar("_Result")
 
 _BACKLOG = 2048
 """Connections that wait to be accepted."""
@@ -82,6 +86,15 @@ def bind(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
         listener.close()
         raise
     return listener
+
+
+def run(main: Coroutine[Any, Any, _Result]) -> _Result:
+    """Runs to the end, on uvloop where that is installed: it takes less for each token."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(main)
+    return uvloop.run(main)
 
 
 async def serve(gateway: Gateway, listener: socket.socket) -> None:
