@@ -61,36 +61,33 @@ class Generation:
 
     async def events(self) -> AsyncGenerator[bytes, None]:
         """The stream. Raises `RequestError` where the engine fails before the first bytes; later it is an event."""
+        deltas = generate(self._engine, self._capabilities, self.request)
         try:
-            async for sent in self._events():
-                yield sent
+            # One generator for all of it: each one more is a part of what a token costs.
+            try:
+                async for delta in deltas:
+                    self.last_at = time.monotonic()
+                    sent = self._push(delta)
+                    if self.reply.finished:
+                        await self._finish()
+                        yield self._edited(sent)
+                        return
+                    if sent:
+                        yield sent
+                    if delta.finish_reason == "abort":
+                        raise RequestError("engine_dead", "the engine aborted the request")
+                raise RequestError("engine_dead", "the engine's output ended without a finish reason")
+            except RequestError:
+                raise
+            except Exception as error:
+                _log.exception("the adapter failed", extra={"request_id": self.request.request_id})
+                raise RequestError("engine_dead", "the engine failed") from error
+            finally:
+                await deltas.aclose()
         except RequestError as error:
             if not self.opened:
                 raise
             yield self.fail(error)
-
-    async def _events(self) -> AsyncGenerator[bytes, None]:
-        deltas = generate(self._engine, self._capabilities, self.request)
-        try:
-            async for delta in deltas:
-                self.last_at = time.monotonic()
-                sent = self._push(delta)
-                if self.reply.finished:
-                    await self._finish()
-                    yield self._edited(sent)
-                    return
-                if sent:
-                    yield sent
-                if delta.finish_reason == "abort":
-                    raise RequestError("engine_dead", "the engine aborted the request")
-            raise RequestError("engine_dead", "the engine's output ended without a finish reason")
-        except RequestError:
-            raise
-        except Exception as error:
-            _log.exception("the adapter failed", extra={"request_id": self.request.request_id})
-            raise RequestError("engine_dead", "the engine failed") from error
-        finally:
-            await deltas.aclose()
 
     async def _finish(self) -> None:
         if self._on_finish is not None:

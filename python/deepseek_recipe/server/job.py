@@ -60,13 +60,13 @@ class Job:
         self._chunks: list[bytes] = []
         self._size = 0
         self._taken_at = self._put_at = self.started
-        self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._pumps: list[asyncio.Task[None]] = []
         self._expired: RequestError | None = None
         limits = (settings.first_token_timeout, settings.stall_timeout, settings.write_timeout, settings.keep_alive)
         self._period = max(0.01, min(1.0, *(limit / 4 for limit in limits)))
         loop = asyncio.get_running_loop()
+        self._output: asyncio.Future[None] = loop.create_future()
         self._timer = loop.call_later(self._period, self._tick)
         self.task: asyncio.Task[None] = loop.create_task(self._run())
         # Not at the end of `_run`: a task that is cancelled before it starts never gets there.
@@ -89,26 +89,33 @@ class Job:
 
     async def first(self) -> None:
         """Waits for output, but not for long. Raises the `ApiError` of a job that has none to give."""
-        try:
-            await asyncio.wait_for(self._wake.wait(), _OPEN_AFTER)
-        except asyncio.TimeoutError:
-            return
+        await asyncio.wait([self._wait()], timeout=_OPEN_AFTER)
         if self.error is not None:
             raise self.error
 
     async def read(self) -> bytes:
         """Takes all bytes that wait, as soon as there are some; none at the end."""
-        while not self._chunks:
-            if self.done:
+        if not self._chunks:
+            await self._wait()
+            if not self._chunks:
                 return b""
-            self._wake.clear()
-            await self._wake.wait()
         taken = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         self._chunks = []
         self._size = 0
         self._taken_at = time.monotonic()
         self._room.set()
         return taken
+
+    def _wait(self) -> asyncio.Future[None]:
+        """What is done as soon as bytes wait, or none will come. A plain future costs less a token than an event."""
+        self._output = asyncio.get_running_loop().create_future()
+        if self._chunks or self.done:
+            self._output.set_result(None)
+        return self._output
+
+    def _wake(self) -> None:
+        if not self._output.done():
+            self._output.set_result(None)
 
     async def _run(self) -> None:
         try:
@@ -133,7 +140,7 @@ class Job:
     def _end(self, task: asyncio.Task[None]) -> None:
         self._timer.cancel()
         self.done = True
-        self._wake.set()
+        self._wake()
         if self._on_end is not None:
             self._on_end(self)
 
@@ -160,7 +167,7 @@ class Job:
         if self._keep and sent:
             if not self._chunks:
                 self._taken_at = time.monotonic()
-                self._wake.set()
+                self._wake()
             self._chunks.append(sent)
             self._size += len(sent)
             self._put_at = time.monotonic()
