@@ -27,6 +27,10 @@ _OPEN_AFTER = 1.0
 the refusal can have a status of its own."""
 
 
+_CLOSING = 10.0
+"""Seconds that an engine gets to let go of requests that have ended, or that nobody wants any more."""
+
+
 class Job:
     """Answers that run at a time, one for most requests.
 
@@ -63,6 +67,8 @@ class Job:
         self._room = asyncio.Event()
         self._pumps: list[asyncio.Task[None]] = []
         self._expired: RequestError | None = None
+        self._ended_at: float | None = None
+        """Since when nothing more is wanted of the engine."""
         limits = (settings.first_token_timeout, settings.stall_timeout, settings.write_timeout, settings.keep_alive)
         self._period = max(0.01, min(1.0, *(limit / 4 for limit in limits)))
         loop = asyncio.get_running_loop()
@@ -181,12 +187,27 @@ class Job:
                 self.expire(RequestError("engine_dead", "the engine did not begin in time"))
             elif generation.opened and waits and now - generation.last_at > settings.stall_timeout:
                 self.expire(RequestError("engine_dead", "the engine stopped giving output"))
+        self._press(now)
         if self._chunks:
             if now - self._taken_at > settings.write_timeout and self.consumer is not None:
                 self.consumer.cancel()
                 self.cancel()
         elif self._keep and now - self._put_at > settings.keep_alive:
             self._put(self._ping if any(generation.opened for generation in self.generations) else COMMENT)
+
+    def _press(self, now: float) -> None:
+        """Does not wait for ever for an engine that hangs in the end of a request: its place has to become free."""
+        if not (self.cancelled or self._expired is not None or all(one.ended for one in self.generations)):
+            return
+        if self._ended_at is None:
+            self._ended_at = now
+        elif now - self._ended_at > _CLOSING and self._size <= _HIGH:
+            self._ended_at = now
+            for generation, pump in zip(self.generations, self._pumps, strict=False):
+                if not pump.done():
+                    id = generation.request.request_id
+                    _log.warning("the engine does not let go of a request", extra={"request_id": id})
+                    pump.cancel()
 
 
 def _of_expiry(error: RequestError) -> ApiError:
