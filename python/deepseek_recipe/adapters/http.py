@@ -156,6 +156,14 @@ async def get(client: httpx2.AsyncClient, path: str) -> dict[str, Any] | None:
     return cast("dict[str, Any]", found) if isinstance(found, dict) else None
 
 
+async def post(client: httpx2.AsyncClient, path: str, body: Any) -> httpx2.Response:
+    """The reply to a JSON body, whatever its status. Raises `EngineUnavailable` where nothing answers."""
+    try:
+        return await client.post(path, json=body, timeout=10)
+    except httpx2.HTTPError as error:
+        raise EngineUnavailable(f"no engine answers at {client.base_url}: {type(error).__name__}") from error
+
+
 def has_ids(ids: Any) -> list[int]:
     """A list of ids from a message. Raises `ValueError` for anything else."""
     if not isinstance(ids, list):
