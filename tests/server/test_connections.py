@@ -236,7 +236,18 @@ def test_process(tmp_path: Any) -> None:
         (["--engine", "replay:/no/file"], "/no/file"),
         (["--engine", "http://127.0.0.1:9"], "no engine answers at http://127.0.0.1:9"),
         (["--store", "no"], "unknown store 'no'"),
+        (["--store", f"sqlite:{__file__}"], "file is not a database"),
+        (["--store", "sqlite:/no/folder/file"], "unable to open database file"),
         (["--api-key-file", "/no/file"], "/no/file"),
+        (["--api-key-file", os.devnull], "there is no key in it"),
+        (["--api-key", ""], "an API key is empty"),
+        (["--port", "65536"], "a port from 0 to 65535"),
+        (["--port", "-1"], "a port from 0 to 65535"),
+        (["--host", ""], "expected a host"),
+        (["--max-running", "0"], "max_running has to be at least 1"),
+        (["--max-waiting", "-1"], "max_waiting has to be at least 0"),
+        (["--drain-timeout", "nan"], "drain_timeout has to be at least 0, and finite"),
+        (["--pace", "nan"], "pace at least 0 and finite"),
         (["--seal-key-file", __file__], "expected keys of 64 hexadecimal digits"),
         (["--seal-key-file", os.devnull], "expected keys of 64 hexadecimal digits"),
     ],
@@ -247,6 +258,16 @@ def test_process_that_cannot_start(options: list[str], message: str, capsys: pyt
     assert main(["serve", "--port", "0", *options]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+def test_port_in_use(capsys: pytest.CaptureFixture[str]) -> None:
+    from deepseek_recipe.cli import main
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert main(["serve", "--port", str(port)]) == 2
+    error = capsys.readouterr().err
+    assert f"127.0.0.1:{port}: Address already in use" in error and error.count("\n") == 1
 
 
 @pytest.mark.parametrize("path", BODIES)

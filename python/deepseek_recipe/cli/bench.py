@@ -61,7 +61,7 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> None:
-    if min(options.requests, options.streams, options.tokens) < 1 or options.pace <= 0:
+    if min(options.requests, options.streams, options.tokens) < 1 or not 0 < options.pace < math.inf:
         raise Refused("--requests, --streams and --tokens have to be at least 1, and --pace more than 0")
     try:
         if options.url is None:

@@ -24,6 +24,9 @@ def run(options: argparse.Namespace, version: ModelVersion) -> None:
     store = _store(options.store)
     sealer = _sealer(options.seal_key_file)
     keys = [*options.api_key, *_lines(options.api_key_file)]
+    if options.api_key_file is not None and not keys:
+        # Not "no keys, so everyone is served".
+        raise ValueError(f"{options.api_key_file}: there is no key in it")
     settings = Settings(
         model=version,
         api_keys=tuple(keys),
@@ -43,11 +46,12 @@ async def _run(
     with contextlib.ExitStack() as files:
         if options.record:
             engine = _recorded(engine, options.record, files)
+        gateway = Gateway(engine, settings, store=store, sealer=sealer)
         listener = files.enter_context(bind(options.host, options.port, reuse_port=options.reuse_port))
         host = f"[{options.host}]" if ":" in options.host else options.host
         setup(options.log_level)
         print(f"deepseek-recipe: http://{host}:{listener.getsockname()[1]} (engine: {options.engine})", flush=True)
-        await serve(Gateway(engine, settings, store=store, sealer=sealer), listener)
+        await serve(gateway, listener)
 
 
 def _recorded(engine: EngineAdapter, path: str, files: contextlib.ExitStack) -> EngineAdapter:

@@ -66,11 +66,13 @@ class Server(uvicorn.Server):
 def bind(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
     """A socket that listens there. With `reuse_port`, several processes share the port and its connections.
 
-    Raises `OSError`, and `ValueError` where the system cannot share a port. A connection whose other end takes nothing
-    for a minute is given up (`TCP_USER_TIMEOUT`).
+    Raises `OSError`, and `ValueError` for no host, no port, and where the system cannot share one. A connection whose
+    other end takes nothing for a minute is given up (`TCP_USER_TIMEOUT`).
     """
     if reuse_port and not hasattr(socket, "SO_REUSEPORT"):
         raise ValueError("this system cannot share a port")
+    if not host or not 0 <= port < 65536:
+        raise ValueError(f"{host}:{port}: expected a host, and a port from 0 to 65535")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family)
     try:
@@ -82,9 +84,9 @@ def bind(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000)
         listener.bind((host, port))
         listener.listen(_BACKLOG)
-    except OSError:
+    except OSError as error:
         listener.close()
-        raise
+        raise OSError(error.errno, f"{host}:{port}: {error.strerror}") from error
     return listener
 
 
