@@ -76,6 +76,7 @@ def _routes(gateway: Gateway) -> list[Route]:
     add("GET", "/metrics", operations.metrics)
     if gateway.settings.expose_docs:
         add("GET", "/openapi.json", operations.openapi)
+        add("GET", "/", operations.home)
         routes += playground.routes()
     return routes
 
