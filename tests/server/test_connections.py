@@ -186,7 +186,7 @@ def test_process(tmp_path: Any) -> None:
     keys.write_text("# ours\nsecret\n", encoding="utf-8")
     (tmp_path / "seal").write_text("ab" * 32 + "\n" + "cd" * 32, encoding="utf-8")
     options = ["--port", "0", "--pace", "0", "--api-key-file", str(keys), "--store", f"sqlite:{tmp_path / 'store'}"]
-    options += ["--seal-key-file", str(tmp_path / "seal")]
+    options += ["--seal-key-file", str(tmp_path / "seal"), "--no-fetch-images"]
     process = subprocess.Popen(
         [sys.executable, "-m", "deepseek_recipe", "serve", *options],
         stdout=subprocess.PIPE,
@@ -200,7 +200,7 @@ def test_process(tmp_path: Any) -> None:
         assert line.startswith("deepseek-recipe: http://127.0.0.1:") and line.endswith(" (engine: replay)\n")
         port = int(line.split(":")[3].split()[0])
 
-        async def test() -> tuple[bytes, bytes]:
+        async def test() -> tuple[bytes, bytes, bytes]:
             for _ in range(200):
                 try:
                     reader, writer = await post(port, RESPONSES, BODIES[RESPONSES], "Connection: close")
@@ -214,9 +214,15 @@ def test_process(tmp_path: Any) -> None:
             reader, writer = await post(port, RESPONSES, sealed, "Connection: close", header)
             served = await reader.read()
             writer.close()
-            return refused, served
+            image = {"type": "image_url", "image_url": {"url": "https://images/1.png"}}
+            body = {**BODIES[CHAT], "messages": [{"role": "user", "content": [image]}]}
+            reader, writer = await post(port, CHAT, body, "Connection: close", header)
+            seeing = await reader.read()
+            writer.close()
+            return refused, served, seeing
 
-        refused, served = run(test())
+        refused, served, seeing = run(test())
+        assert b" 400 " in seeing[:20] and b"this server fetches no images" in seeing
         assert b" 401 " in refused[:20] and b" 200 " in served[:20]
         (item, _) = json.loads(served.partition(b"\r\n\r\n")[2])["output"]
         sealer = ReasoningSealer(bytes.fromhex("ab" * 32))

@@ -79,6 +79,7 @@ def _add_serve(command: argparse.ArgumentParser) -> None:
         default=30.0,
         help="seconds for running requests at the end (default: %(default)g)",
     )
+    command.add_argument("--no-fetch-images", action="store_true", help="refuse images behind URLs")
     command.add_argument("--no-docs", action="store_true", help="serve neither /openapi.json nor /playground")
     command.add_argument(
         "--log-level", choices=("debug", "info", "warning", "error"), default="info", help="default: %(default)s"

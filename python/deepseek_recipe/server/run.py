@@ -33,6 +33,7 @@ def run(options: argparse.Namespace, version: ModelVersion) -> None:
         max_running=options.max_running,
         max_waiting=options.max_waiting,
         drain_timeout=options.drain_timeout,
+        fetch_images=not options.no_fetch_images,
         expose_docs=not options.no_docs,
     )
     with contextlib.suppress(KeyboardInterrupt):
