@@ -266,6 +266,22 @@ def test_process_that_cannot_start(options: list[str], message: str, capsys: pyt
     assert message in error and error.count("\n") == 1
 
 
+def test_small_writes_do_not_wait_for_each_other() -> None:
+    async def test() -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            accepted.set_result(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        accepted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        listener = serving.bind("127.0.0.1", 0)
+        async with await asyncio.start_server(serve, sock=listener):
+            _, writer = await asyncio.open_connection(*listener.getsockname())
+            assert await accepted
+            writer.close()
+
+    run(test())
+
+
 def test_port_in_use(capsys: pytest.CaptureFixture[str]) -> None:
     from deepseek_recipe.cli import main
 

@@ -74,7 +74,8 @@ def bind(host: str, port: int, *, reuse_port: bool = False) -> socket.socket:
     if not host or not 0 <= port < 65536:
         raise ValueError(f"{host}:{port}: expected a host, and a port from 0 to 65535")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family)
+    # asyncio sends small writes at once (TCP_NODELAY) only where the protocol is named.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
