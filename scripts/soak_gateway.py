@@ -9,15 +9,41 @@ goes away in the middle. Exit status 1 where a stream broke, something still run
 import argparse
 import asyncio
 import json
+import multiprocessing
+import os
+import socket
 import time
 
-import uvloop
-from measure_gateway import PATHS, body, cpu, start
-
 from deepseek_recipe.adapters.replay import ReplayEngine, ReplayOutput
-from deepseek_recipe.server import Settings
+from deepseek_recipe.cli.bench_request import WIRES, short_request
+from deepseek_recipe.recipe import PROTOCOLS, ProtocolName
+from deepseek_recipe.server import Gateway, Settings
+from deepseek_recipe.server.serve import bind, run, serve
 
 TOKENS = 200
+
+
+def start(settings: Settings) -> tuple[multiprocessing.Process, int]:
+    """Starts a gateway in a process of its own. Returns the process and the port."""
+    listener = bind("127.0.0.1", 0)
+    process = multiprocessing.Process(target=serve_forever, args=(listener, settings), daemon=True)
+    process.start()
+    port = listener.getsockname()[1]
+    listener.close()
+    return process, port
+
+
+def serve_forever(listener: socket.socket, settings: Settings) -> None:
+    """What that process does."""
+    engine = ReplayEngine([ReplayOutput([*[400, 401] * (TOKENS // 2), 1])], pace=0.05)
+    run(serve(Gateway(engine, settings), listener))
+
+
+def cpu(pid: int) -> float:
+    """The CPU seconds of a process so far."""
+    with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 class Count:
@@ -28,11 +54,12 @@ class Count:
     broken = 0
 
 
-async def one(port: int, protocol: str, leave: bool) -> None:
+async def one(port: int, protocol: ProtocolName, leave: bool) -> None:
     """One client."""
-    content = json.dumps(body(protocol)).encode()
+    wire = WIRES[protocol]
+    content = json.dumps({**short_request(protocol, "m", TOKENS + 1), **wire.no_thinking}).encode()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = f"POST {PATHS[protocol]} HTTP/1.1\r\nHost: g\r\nConnection: close\r\nContent-Length: {len(content)}\r\n\r\n"
+    head = f"POST {wire.path} HTTP/1.1\r\nHost: g\r\nConnection: close\r\nContent-Length: {len(content)}\r\n\r\n"
     writer.write(head.encode() + content)
     if leave:
         await reader.readexactly(2000)
@@ -51,7 +78,7 @@ async def one(port: int, protocol: str, leave: bool) -> None:
 
 async def client(port: int, number: int, until: float) -> None:
     """One client after another."""
-    protocol = list(PATHS)[number % len(PATHS)]
+    protocol = PROTOCOLS[number % len(PROTOCOLS)]
     turn = number
     while time.monotonic() < until:
         turn += 1
@@ -110,11 +137,10 @@ def main() -> int:
     parser.add_argument("--streams", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=60)
     options = parser.parse_args()
-    engine = ReplayEngine([ReplayOutput([*[400, 401] * (TOKENS // 2), 1])], pace=0.05)
-    settings = Settings(max_running=options.streams + 10)
-    process, port = start(engine, settings)
-    memory = uvloop.run(soak(port, process.pid, options.streams, options.seconds))
-    left = uvloop.run(rest(port))
+    process, port = start(Settings(max_running=options.streams + 10))
+    assert process.pid is not None
+    memory = asyncio.run(soak(port, process.pid, options.streams, options.seconds))
+    left = asyncio.run(rest(port))
     process.terminate()
     process.join()
     # The first quarter fills pools and caches.

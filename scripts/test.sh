@@ -68,6 +68,7 @@ fi
 
 if $agents; then
     run "$python" -m pip install --quiet --disable-pip-version-check -r tests/agents/requirements.txt
-    run npm ci --prefix tests/agents --no-audit --no-fund
+    # Not `npm ci`: it wants OpenCode's packages for other systems in the lock, and not every registry has them.
+    run npm install --prefix tests/agents --no-save --no-audit --no-fund
     run "$python" -m pytest tests/agents
 fi

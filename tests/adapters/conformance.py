@@ -4,6 +4,7 @@ An engine under check ends every output by itself within `LIMIT` ids, or goes on
 """
 
 import asyncio
+import base64
 from dataclasses import replace
 
 import deepseek_recipe as d
@@ -12,6 +13,9 @@ from deepseek_recipe.adapters import EngineAdapter, GenerateRequest, RequestErro
 LIMIT = 16
 PROMPT = d.encode({"model": "DeepSeek-V4.1-Flash", "input": "Hi"}).token_ids
 REQUEST = GenerateRequest("request", PROMPT, SamplingSpec(max_tokens=LIMIT))
+# Lossless WebP of one white pixel.
+WEBP = base64.b64decode("UklGRh4AAABXRUJQVlA4TBEAAAAvAAAAAAfQ//73v/+BiOh/AAA=")
+SEEING = replace(REQUEST, images=d.MultiModalData([d.ImageInfo(WEBP, 546, 546), d.ImageInfo(WEBP, 546, 546)]))
 
 
 async def collect(engine: EngineAdapter, request: GenerateRequest) -> tuple[list[int], TokenDelta]:

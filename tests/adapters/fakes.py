@@ -24,7 +24,8 @@ CACHED = 7
 @asynccontextmanager
 async def loopback(app: ASGIApp) -> AsyncIterator[str]:
     """The URL of an application that is served while the context lasts."""
-    listener = socket.socket()
+    # With the protocol named, or asyncio lets small writes wait for each other.
+    listener = socket.socket(proto=socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     config = uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
@@ -151,7 +152,7 @@ class Sglang(Fake):
     def routes(self) -> list[Route]:
         return [
             Route("/generate", self.generate, methods=["POST"]),
-            Route("/model_info", lambda _: JSONResponse({"model_path": "m", "is_generation": True})),
+            Route("/model_info", lambda _: JSONResponse({"model_path": "m", "has_image_understanding": True})),
             Route("/server_info", lambda _: JSONResponse({"version": "0.5.23"})),
         ]
 

@@ -1,13 +1,14 @@
 """Engines over HTTP keep the contract, send the fields that the engines read, and survive what may come back."""
 
 import asyncio
+import base64
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from conformance import PROMPT, REQUEST, check, collect
+from conformance import PROMPT, REQUEST, SEEING, WEBP, check, collect
 from deepseek_recipe.adapters import ConstraintSpec, EngineAdapter, EngineUnavailable, RequestError, SamplingSpec
 from deepseek_recipe.adapters.select import open_engine
 from fakes import CACHED, OUTPUT, Completions, Fake, Sglang, Vllm, loopback
@@ -150,6 +151,22 @@ def test_sglang_fields() -> None:
             "cache_salt": "salt",
         }
     ]
+
+
+def test_images_are_sent_with_the_ids() -> None:
+    url = f"data:image/webp;base64,{base64.b64encode(WEBP).decode()}"
+    for kind, field, expected in (
+        ("vllm", "content_parts", [{"type": "image_url", "url": url}] * 2),
+        ("sglang", "image_data", [url] * 2),
+    ):
+        fake = FAKES[kind]()
+        with_engine(fake, lambda engine: collect(engine, SEEING))
+        assert fake.requests[0][field] == expected
+
+
+@pytest.mark.parametrize(("kind", "sees"), [("vllm", True), ("sglang", True), ("completions", False)])
+def test_who_takes_images(kind: str, sees: bool) -> None:
+    assert with_engine(FAKES[kind](), lambda engine: engine.capabilities()).images is sees
 
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang", "sglang-incremental"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from conformance import PROMPT, REQUEST, check, collect
+from conformance import PROMPT, REQUEST, SEEING, check, collect
 from deepseek_recipe.adapters import ConstraintSpec, EngineUnavailable, RequestError, SamplingSpec
 from deepseek_recipe.adapters.in_process import InProcess
 from deepseek_recipe.adapters.sglang import SglangEngine
@@ -45,7 +45,9 @@ class AsyncLLM:
     """As far as the adapter uses it."""
 
     def __init__(self) -> None:
-        self.model_config = SimpleNamespace(model="the-model", max_model_len=5000, get_vocab_size=lambda: 129_280)
+        self.model_config = SimpleNamespace(
+            model="the-model", max_model_len=5000, is_multimodal_model=True, get_vocab_size=lambda: 129_280
+        )
         self.calls: list[Any] = []
         self.running: set[str] = set()
         self.aborted: list[str] = []
@@ -98,7 +100,7 @@ class Engine:
         self.fake = Sglang(incremental)
         self.tokenizer_manager = SimpleNamespace(
             served_model_name="the-model",
-            model_config=SimpleNamespace(context_len=5000),
+            model_config=SimpleNamespace(context_len=5000, is_image_understandable_model=True),
             abort_request=lambda rid: self.aborted.append(rid),
         )
         self.calls: list[Any] = []
@@ -113,6 +115,7 @@ class Engine:
         prompt: str | None = None,
         sampling_params: dict[str, Any] | None = None,
         input_ids: list[int] | None = None,
+        image_data: list[str] | None = None,
         return_logprob: bool = False,
         top_logprobs_num: int | None = None,
         stream: bool = False,
@@ -127,7 +130,7 @@ class Engine:
             "sampling_params": sampling_params,
             "return_logprob": return_logprob,
         }
-        self.calls.append({**body, "cache_salt": cache_salt, "priority": priority})
+        self.calls.append({**body, "image_data": image_data, "cache_salt": cache_salt, "priority": priority})
         assert stream and rid is not None
 
         async def messages(rid: str) -> AsyncIterator[dict[str, Any]]:
@@ -231,6 +234,17 @@ def test_sglang_fields() -> None:
     assert (call["rid"], call["input_ids"], call["cache_salt"], call["priority"]) == (
         "request", list(PROMPT), "salt", 3,
     )  # fmt: skip
+
+
+def test_images() -> None:
+    vllm, sglang = AsyncLLM(), Engine()
+    _, last = asyncio.run(collect(VllmEngine(vllm), SEEING))
+    images = vllm.calls[0][0]["multi_modal_data"]["image"]
+    assert [image.convert("RGB").getpixel((0, 0)) for image in images] == [(255, 255, 255)] * 2
+    # Each of the two stands for one id in the prompt, and for 184 in the engine.
+    assert last.usage is not None and last.usage.prompt == len(PROMPT) + 2 * 183
+    asyncio.run(collect(SglangEngine(sglang), SEEING))
+    assert sglang.calls[0]["image_data"] == SEEING.image_urls()
 
 
 @each

@@ -39,7 +39,7 @@ def model(tool: str, parameter: str) -> Iterator[str]:
 def run(home: Path, command: list[str], **variables: str) -> str:
     """The standard output of a program that ends well."""
     program = shutil.which(command[0], path=str(BIN))
-    assert program is not None, f"{command[0]} is not installed: npm ci in tests/agents"
+    assert program is not None, f"{command[0]} is not installed: npm install in tests/agents"
     result = subprocess.run(
         [program, *command[1:]],
         cwd=home,

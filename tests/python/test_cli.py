@@ -66,6 +66,12 @@ def test_count_prints_the_tokens_of_requests_and_texts(tmp_path: Path) -> None:
     assert printed("count", "-", "--text", stdin="<｜User｜>".encode()) == "1\n"
 
 
+def test_names_of_the_hosted_api_are_known() -> None:
+    body = b'{"model": "deepseek-flash", "messages": [{"role": "user", "content": "Hi"}]}'
+    ids = json.loads(printed("encode", "-", stdin=body))
+    assert printed("count", "-", stdin=body) == f"{len(ids)}\n"
+
+
 def test_a_histogram_counts_every_value() -> None:
     lines = histogram([1.0, 1.1, 1.5, 3.9, 64.0]).splitlines()
     assert [int(line.split()[3]) for line in lines] == [2, 1, 0, 1, *[0] * 8, 1]

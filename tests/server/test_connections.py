@@ -186,7 +186,7 @@ def test_process(tmp_path: Any) -> None:
     keys.write_text("# ours\nsecret\n", encoding="utf-8")
     (tmp_path / "seal").write_text("ab" * 32 + "\n" + "cd" * 32, encoding="utf-8")
     options = ["--port", "0", "--pace", "0", "--api-key-file", str(keys), "--store", f"sqlite:{tmp_path / 'store'}"]
-    options += ["--seal-key-file", str(tmp_path / "seal")]
+    options += ["--seal-key-file", str(tmp_path / "seal"), "--no-fetch-images"]
     process = subprocess.Popen(
         [sys.executable, "-m", "deepseek_recipe", "serve", *options],
         stdout=subprocess.PIPE,
@@ -200,7 +200,7 @@ def test_process(tmp_path: Any) -> None:
         assert line.startswith("deepseek-recipe: http://127.0.0.1:") and line.endswith(" (engine: replay)\n")
         port = int(line.split(":")[3].split()[0])
 
-        async def test() -> tuple[bytes, bytes]:
+        async def test() -> tuple[bytes, bytes, bytes]:
             for _ in range(200):
                 try:
                     reader, writer = await post(port, RESPONSES, BODIES[RESPONSES], "Connection: close")
@@ -214,9 +214,15 @@ def test_process(tmp_path: Any) -> None:
             reader, writer = await post(port, RESPONSES, sealed, "Connection: close", header)
             served = await reader.read()
             writer.close()
-            return refused, served
+            image = {"type": "image_url", "image_url": {"url": "https://images/1.png"}}
+            body = {**BODIES[CHAT], "messages": [{"role": "user", "content": [image]}]}
+            reader, writer = await post(port, CHAT, body, "Connection: close", header)
+            seeing = await reader.read()
+            writer.close()
+            return refused, served, seeing
 
-        refused, served = run(test())
+        refused, served, seeing = run(test())
+        assert b" 400 " in seeing[:20] and b"this server fetches no images" in seeing
         assert b" 401 " in refused[:20] and b" 200 " in served[:20]
         (item, _) = json.loads(served.partition(b"\r\n\r\n")[2])["output"]
         sealer = ReasoningSealer(bytes.fromhex("ab" * 32))
@@ -236,7 +242,18 @@ def test_process(tmp_path: Any) -> None:
         (["--engine", "replay:/no/file"], "/no/file"),
         (["--engine", "http://127.0.0.1:9"], "no engine answers at http://127.0.0.1:9"),
         (["--store", "no"], "unknown store 'no'"),
+        (["--store", f"sqlite:{__file__}"], "file is not a database"),
+        (["--store", "sqlite:/no/folder/file"], "unable to open database file"),
         (["--api-key-file", "/no/file"], "/no/file"),
+        (["--api-key-file", os.devnull], "there is no key in it"),
+        (["--api-key", ""], "an API key is empty"),
+        (["--port", "65536"], "a port from 0 to 65535"),
+        (["--port", "-1"], "a port from 0 to 65535"),
+        (["--host", ""], "expected a host"),
+        (["--max-running", "0"], "max_running has to be at least 1"),
+        (["--max-waiting", "-1"], "max_waiting has to be at least 0"),
+        (["--drain-timeout", "nan"], "drain_timeout has to be at least 0, and finite"),
+        (["--pace", "nan"], "pace at least 0 and finite"),
         (["--seal-key-file", __file__], "expected keys of 64 hexadecimal digits"),
         (["--seal-key-file", os.devnull], "expected keys of 64 hexadecimal digits"),
     ],
@@ -247,6 +264,32 @@ def test_process_that_cannot_start(options: list[str], message: str, capsys: pyt
     assert main(["serve", "--port", "0", *options]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
+
+
+def test_small_writes_do_not_wait_for_each_other() -> None:
+    async def test() -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            accepted.set_result(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        accepted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        listener = serving.bind("127.0.0.1", 0)
+        async with await asyncio.start_server(serve, sock=listener):
+            _, writer = await asyncio.open_connection(*listener.getsockname())
+            assert await accepted
+            writer.close()
+
+    run(test())
+
+
+def test_port_in_use(capsys: pytest.CaptureFixture[str]) -> None:
+    from deepseek_recipe.cli import main
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert main(["serve", "--port", str(port)]) == 2
+    error = capsys.readouterr().err
+    assert f"127.0.0.1:{port}: Address already in use" in error and error.count("\n") == 1
 
 
 @pytest.mark.parametrize("path", BODIES)

@@ -2,11 +2,12 @@
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from typing import Any, cast
 
 import pytest
 
-from deepseek_recipe.adapters import RequestError, TokenDelta
+from deepseek_recipe.adapters import GenerateRequest, RequestError, TokenDelta
 from deepseek_recipe.adapters.replay import ReplayEngine
 from deepseek_recipe.server.job import Job
 from support import BODIES, CHAT, DIED, END, MESSAGES, RESPONSES, THOUGHT, Scripted, events, message_of, run, serving
@@ -270,6 +271,49 @@ def test_shutdown_before_the_first_byte(path: str) -> None:
             for reply in await asyncio.gather(*asked):
                 assert reply.status_code == (529 if path == MESSAGES else 503)
                 assert message_of(path, reply.json()) == "the server is shutting down"
+
+    run(test())
+
+
+class Clinging(Scripted):
+    """It does not end its requests: it hangs there, or fails."""
+
+    def __init__(self, *script: Any, fails: bool = False):
+        super().__init__(*script)
+        self._fails = fails
+
+    async def generate(self, request: GenerateRequest) -> AsyncGenerator[TokenDelta, None]:
+        deltas = super().generate(request)
+        try:
+            async for delta in deltas:
+                yield delta
+        finally:
+            await deltas.aclose()
+            if self._fails:
+                raise KeyError("secret/path")
+            await asyncio.sleep(1000)
+
+
+@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("fails", [False, True])
+def test_engine_that_does_not_end_its_requests(
+    path: str, stream: bool, fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer is whole all the same, and its place becomes free."""
+    monkeypatch.setattr("deepseek_recipe.server.job._CLOSING", 0.05)
+    ends = {CHAT: "[DONE]", MESSAGES: "message_stop", RESPONSES: "response.completed"}
+
+    async def test() -> None:
+        async with serving(Clinging(THOUGHT, END, fails=fails), stall_timeout=0.1) as (client, gateway):
+            reply = await client.post(path, json={**BODIES[path], "stream": stream})
+            assert reply.status_code == 200 and "secret" not in reply.text
+            assert ends[path] in reply.text if stream else "I think." in reply.text
+            assert gateway.slots.running == 0 and not gateway.jobs
+        async with serving(Clinging(THOUGHT, 20.0, fails=fails), stall_timeout=0.1) as (client, gateway):
+            reply = await client.post(path, json={**BODIES[path], "stream": stream})
+            assert "the engine stopped giving output" in reply.text or (fails and "the engine failed" in reply.text)
+            assert gateway.slots.running == 0 and not gateway.jobs
 
     run(test())
 

@@ -1,11 +1,14 @@
 """Images of requests: resolved and charged, or refused in the protocol's own words."""
 
+import asyncio
+import threading
 from collections.abc import AsyncGenerator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 
+from deepseek_recipe import MultiModalData
 from deepseek_recipe.adapters import Capabilities, GenerateRequest, TokenDelta
 from deepseek_recipe.adapters.replay import ReplayEngine
 from support import BODIES, CHAT, MESSAGES, run, serving
@@ -68,5 +71,29 @@ def test_images_are_resolved_and_charged() -> None:
             body = {**BODIES[MESSAGES], "messages": [{"role": "user", "content": content}]}
             counted = (await client.post(MESSAGES + "/count_tokens", json=body)).json()
             assert counted == {"input_tokens": reply["usage"]["prompt_tokens"]}
+
+    run(test())
+
+
+def test_images_that_take_long_hold_up_no_other_work() -> None:
+    go_on = threading.Event()
+
+    class Slow:
+        def resolve(self, sources: Any, quota: Any) -> MultiModalData:
+            assert go_on.wait(20)
+            return MultiModalData()
+
+    async def test() -> None:
+        async with serving() as (client, gateway):
+            gateway.resolver = cast(Any, Slow())
+            body = with_image(f"data:image/png;base64,{_PNG}")
+            slow = [asyncio.ensure_future(client.post(CHAT, json=body)) for _ in range(12)]
+            await asyncio.sleep(0.1)
+            # Large enough to be encoded on a thread.
+            large = {**BODIES[CHAT], "messages": [{"role": "user", "content": "word " * 80_000}]}
+            assert (await asyncio.wait_for(client.post(CHAT, json=large), 10)).status_code == 200
+            assert not any(task.done() for task in slow)
+            go_on.set()
+            assert [reply.status_code for reply in await asyncio.gather(*slow)] == [200] * 12
 
     run(test())

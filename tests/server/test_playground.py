@@ -82,6 +82,7 @@ def test_steps_are_the_streams_token_by_token(output: str) -> None:
         sent = [event for step in answer["steps"] for event in step["streams"][protocol]]
         assert sent[-1].startswith(last)
     assert answer["response"]["choices"][0]["finish_reason"] == "stop"
+    assert answer["response"]["usage"]["prompt_tokens"] == len(encoded.token_ids)
 
 
 def test_a_cut_is_the_beginning_of_the_steps() -> None:
@@ -139,7 +140,8 @@ def test_bad_input_says_what_and_where(path: str, body: dict[str, Any], param: s
 def test_files_are_served_without_a_key_and_answers_are_not() -> None:
     async def test() -> None:
         async with serving(api_keys=("secret",)) as (client, _):
-            page = await client.get("/playground")
+            page = await client.get("/", follow_redirects=True)
+            assert page.url.path == "/playground"
             assert page.status_code == 200 and page.headers["content-type"] == "text/html; charset=utf-8"
             assert "script-src 'self'" in page.headers["content-security-policy"]
             script = await client.get("/playground/playground.js")
@@ -153,5 +155,6 @@ def test_files_are_served_without_a_key_and_answers_are_not() -> None:
             assert reply.status_code == 200
         async with serving(expose_docs=False) as (client, _):
             assert (await client.get("/playground")).status_code == 404
+            assert (await client.get("/")).status_code == 404
 
     run(test())

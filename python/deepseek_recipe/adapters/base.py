@@ -6,6 +6,7 @@ wants several answers to a prompt makes as many requests, with seeds of their ow
 
 from __future__ import annotations
 
+import base64
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
@@ -99,6 +100,10 @@ class GenerateRequest:
     def prompt_tokens(self) -> int:
         """The length of the prompt as the engine sees it, placeholders expanded."""
         return len(self.prompt_token_ids) + self.images.image_token_adjustment()
+
+    def image_urls(self) -> list[str]:
+        """The images as data URLs."""
+        return [f"data:image/webp;base64,{base64.b64encode(image.data).decode()}" for image in self.images.images]
 
 
 @dataclass(frozen=True)

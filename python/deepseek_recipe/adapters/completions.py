@@ -30,11 +30,10 @@ async def open_completions(
             response = await client.post("/v1/completions", content=orjson.dumps(probe), timeout=120)
         if response.status_code != 200:
             raise EngineUnavailable(f"the server does not take a prompt of ids: status {response.status_code}")
-        choice = orjson.loads(response.content)["choices"][0]
-    except (httpx2.HTTPError, orjson.JSONDecodeError, LookupError, TypeError) as error:
+        ids = isinstance(orjson.loads(response.content)["choices"][0].get("token_ids"), list)
+    except (httpx2.HTTPError, orjson.JSONDecodeError, LookupError, TypeError, AttributeError) as error:
         raise EngineUnavailable(f"no completions at {client.base_url}: {type(error).__name__}") from error
     extended = "return_token_ids" in probe
-    ids = isinstance(choice.get("token_ids"), list)
     capabilities = Capabilities(
         name="completions",
         version="unknown",

@@ -10,6 +10,7 @@ import httpx2
 import orjson
 
 from .base import Capabilities, EngineUnavailable, GenerateRequest, Health, RequestError, TokenDelta, merged
+from .direct import DirectTransport
 
 _log = logging.getLogger("deepseek_recipe.adapters")
 
@@ -134,11 +135,12 @@ class HttpEngine:
 def client(url: str) -> httpx2.AsyncClient:
     """A client of the server at a URL, with or without `/v1` at its end. It waits for outputs as long as they take."""
     timeout = httpx2.Timeout(None, connect=10, pool=None)
-    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=256)
-    # Reading the certificates takes a third of a second, and plain HTTP needs none; redirects are not followed.
-    verify = url.startswith("https:")
     base = url.rstrip("/").removesuffix("/v1")
-    return httpx2.AsyncClient(base_url=base, timeout=timeout, limits=limits, verify=verify)
+    # Redirects are not followed.
+    if not url.startswith("https:"):
+        return httpx2.AsyncClient(base_url=base, timeout=timeout, transport=DirectTransport())
+    limits = httpx2.Limits(max_connections=None, max_keepalive_connections=256)
+    return httpx2.AsyncClient(base_url=base, timeout=timeout, limits=limits)
 
 
 async def get(client: httpx2.AsyncClient, path: str) -> dict[str, Any] | None:
@@ -154,6 +156,14 @@ async def get(client: httpx2.AsyncClient, path: str) -> dict[str, Any] | None:
     except orjson.JSONDecodeError:
         return None
     return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+
+
+async def post(client: httpx2.AsyncClient, path: str, body: Any) -> httpx2.Response:
+    """The reply to a JSON body, whatever its status. Raises `EngineUnavailable` where nothing answers."""
+    try:
+        return await client.post(path, json=body, timeout=10)
+    except httpx2.HTTPError as error:
+        raise EngineUnavailable(f"no engine answers at {client.base_url}: {type(error).__name__}") from error
 
 
 def has_ids(ids: Any) -> list[int]:

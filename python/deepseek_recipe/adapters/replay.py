@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 from array import array
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass
@@ -61,8 +62,8 @@ class ReplayEngine:
         tokens_per_delta: int = 1,
         max_model_len: int = 1_048_576,
     ):
-        if tokens_per_delta < 1 or pace < 0:
-            raise ValueError("tokens_per_delta has to be at least 1 and pace at least 0")
+        if tokens_per_delta < 1 or not 0 <= pace < math.inf:
+            raise ValueError("tokens_per_delta has to be at least 1, and pace at least 0 and finite")
         self.tokenizer: Tokenizer = Tokenizer.builtin(version)
         self._version = version
         self._pace = pace

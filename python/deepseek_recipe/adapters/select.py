@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from .._native import ModelVersion
 from .base import EngineAdapter, EngineUnavailable
@@ -72,11 +72,11 @@ async def _connect(url: str, kind: str | None, version: ModelVersion, model: str
 
 async def _kind(client: httpx2.AsyncClient) -> str:
     """What answers: vLLM if it takes ids at its own path (an empty request is refused there, not unknown)."""
-    from .http import get
+    from .http import get, post
 
     if await get(client, "/model_info") or await get(client, "/get_model_info"):
         return "sglang"
-    if (await client.post("/inference/v1/generate", json={}, timeout=10)).status_code in (400, 422):
+    if (await post(client, "/inference/v1/generate", {})).status_code in (400, 422):
         return "vllm"
     return "completions"
 
@@ -86,7 +86,9 @@ async def _model(client: httpx2.AsyncClient, wanted: str | None) -> tuple[str, i
     from .http import get
 
     listed = (await get(client, "/v1/models") or {}).get("data")
-    models = {str(model["id"]): model for model in listed or () if "id" in model}
+    found = cast("list[Any]", listed) if isinstance(listed, list) else []
+    described = [cast("dict[str, Any]", model) for model in found if isinstance(model, dict)]
+    models = {str(model["id"]): model for model in described if "id" in model}
     if wanted is None and len(models) == 1:
         wanted = next(iter(models))
     if wanted not in models:

@@ -13,17 +13,20 @@ from .http import HttpEngine, get, has_ids
 from .in_process import InProcess, probe
 
 _ARGUMENTS = (
-    "input_ids", "sampling_params", "return_logprob", "top_logprobs_num", "stream", "rid", "priority", "cache_salt",
+    "input_ids", "image_data", "sampling_params", "return_logprob", "top_logprobs_num", "stream", "rid",
+    "priority", "cache_salt",
 )  # fmt: skip
 
 
 async def open_sglang(client: httpx2.AsyncClient, model: str, max_model_len: int) -> HttpEngine:
     """The engine behind a client that has been found to be SGLang."""
     info = await get(client, "/server_info") or await get(client, "/get_server_info") or {}
-    return HttpEngine(client, _Sglang(), _capabilities(str(info.get("version", "unknown")), model, max_model_len))
+    described = await get(client, "/model_info") or await get(client, "/get_model_info") or {}
+    version, images = str(info.get("version", "unknown")), described.get("has_image_understanding") is True
+    return HttpEngine(client, _Sglang(), _capabilities(version, model, max_model_len, images))
 
 
-def _capabilities(version: str, model: str, max_model_len: int) -> Capabilities:
+def _capabilities(version: str, model: str, max_model_len: int, images: bool) -> Capabilities:
     return Capabilities(
         name="sglang",
         version=version,
@@ -31,6 +34,7 @@ def _capabilities(version: str, model: str, max_model_len: int) -> Capabilities:
         max_model_len=max_model_len,
         constraints=frozenset({"json_schema", "json_object", "regex"}),
         logprobs=20,
+        images=images,
         sampling=frozenset({"top_k", "min_p", "repetition_penalty"}),
     )
 
@@ -65,6 +69,8 @@ class _Sglang:
             "sampling_params": params,
             "stream": True,
         }
+        if not request.images.is_empty():
+            body["image_data"] = request.image_urls()
         if sampling.logprobs is not None:
             body |= {"return_logprob": True, "top_logprobs_num": sampling.logprobs, "return_text_in_logprobs": False}
         if request.cache_salt is not None:
@@ -90,7 +96,9 @@ class SglangEngine(InProcess):
         probe(self._engine.async_generate, _ARGUMENTS)
         manager = self._engine.tokenizer_manager
         version = str(getattr(importlib.import_module("sglang"), "__version__", "unknown"))
-        return _capabilities(version, str(manager.served_model_name), int(manager.model_config.context_len))
+        config = manager.model_config
+        images = bool(config.is_image_understandable_model)
+        return _capabilities(version, str(manager.served_model_name), int(config.context_len), images)
 
     async def _start(self, request: GenerateRequest) -> AsyncIterator[TokenDelta]:
         # The method has no argument for what only the HTTP server does.

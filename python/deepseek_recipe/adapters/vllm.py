@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -22,10 +23,11 @@ _ARGUMENTS = ("prompt", "sampling_params", "request_id", "trace_headers", "prior
 async def open_vllm(client: httpx2.AsyncClient, model: str, max_model_len: int) -> HttpEngine:
     """The engine behind a client that has been found to be vLLM."""
     version = str((await get(client, "/version") or {}).get("version", "unknown"))
-    return HttpEngine(client, _Vllm(model), _capabilities(version, model, max_model_len))
+    # It does not say whether its model sees; one that does not refuses the request.
+    return HttpEngine(client, _Vllm(model), _capabilities(version, model, max_model_len, True))
 
 
-def _capabilities(version: str, model: str, max_model_len: int) -> Capabilities:
+def _capabilities(version: str, model: str, max_model_len: int, images: bool) -> Capabilities:
     return Capabilities(
         name="vllm",
         version=version,
@@ -33,6 +35,7 @@ def _capabilities(version: str, model: str, max_model_len: int) -> Capabilities:
         max_model_len=max_model_len,
         constraints=frozenset({"json_schema", "json_object", "regex"}),
         logprobs=20,
+        images=images,
         sampling=frozenset({"seed", "top_k", "min_p", "repetition_penalty"}),
     )
 
@@ -77,6 +80,8 @@ class _Vllm:
             "stream": True,
             "stream_options": {"include_usage": True},
         }
+        if not request.images.is_empty():
+            body["content_parts"] = [{"type": "image_url", "url": url} for url in request.image_urls()]
         if request.constraint is not None:
             body["reasoning_ended"] = True
         if request.cache_salt is not None:
@@ -102,7 +107,7 @@ class VllmEngine(InProcess):
         probe(self._engine.generate, _ARGUMENTS)
         config = self._engine.model_config
         version = str(getattr(importlib.import_module("vllm"), "__version__", "unknown"))
-        made = _capabilities(version, str(config.model), int(config.max_model_len))
+        made = _capabilities(version, str(config.model), int(config.max_model_len), bool(config.is_multimodal_model))
         return replace(made, vocab_size=int(config.get_vocab_size()))
 
     async def _start(self, request: GenerateRequest) -> AsyncIterator[TokenDelta]:
@@ -111,6 +116,10 @@ class VllmEngine(InProcess):
         if "structured_outputs" in fields:
             fields["structured_outputs"] = vllm.StructuredOutputsParams(**fields["structured_outputs"])
         prompt: dict[str, Any] = {"prompt_token_ids": list(request.prompt_token_ids)}
+        if not request.images.is_empty():
+            pillow = importlib.import_module("PIL.Image")
+            images = [pillow.open(io.BytesIO(image.data)) for image in request.images.images]
+            prompt["multi_modal_data"] = {"image": images}
         if request.cache_salt is not None:
             prompt["cache_salt"] = request.cache_salt
         try:
@@ -127,7 +136,7 @@ class VllmEngine(InProcess):
         return self._deltas(request, outputs)
 
     async def _deltas(self, request: GenerateRequest, outputs: Any) -> AsyncIterator[TokenDelta]:
-        count, prompt = 0, len(request.prompt_token_ids)
+        count, prompt = 0, request.prompt_tokens
         try:
             async for output in outputs:
                 (choice,) = output.outputs

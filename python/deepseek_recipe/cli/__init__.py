@@ -36,7 +36,14 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     codec.add(commands)
     count.add(commands)
-    _add_serve(commands.add_parser("serve", help="the three protocols over HTTP, in front of an engine"))
+    _add_serve(
+        commands.add_parser(
+            "serve",
+            help="the three protocols over HTTP, in front of an engine",
+            description="Serves Chat Completions, Responses and Messages over HTTP, in front of an engine, until "
+            "SIGTERM or Ctrl-C. Without a key everyone who reaches the port is served.",
+        )
+    )
     chat.add(commands)
     bench.add(commands)
     return parser
@@ -44,17 +51,17 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_serve(command: argparse.ArgumentParser) -> None:
     add_engine(command)
-    command.add_argument("--host", default="127.0.0.1", help="default: %(default)s")
-    command.add_argument("--port", type=int, default=8000, help="default: %(default)s; 0 takes a free one")
+    command.add_argument("--host", default="127.0.0.1", help="the address to listen at (default: %(default)s)")
+    command.add_argument("--port", type=int, default=8000, help="0 takes a free one (default: %(default)s)")
     command.add_argument("--reuse-port", action="store_true", help="share the port with other processes")
     command.add_argument(
         "--api-key",
         action="append",
         default=[],
         metavar="KEY",
-        help="a key that is served; can be given again. Also one a line in the file that --api-key-file names",
+        help="a key that is served; can be given again. Other users of the machine see it in the list of processes",
     )
-    command.add_argument("--api-key-file", metavar="FILE")
+    command.add_argument("--api-key-file", metavar="FILE", help="keys that are served, one a line")
     command.add_argument(
         "--seal-key-file",
         metavar="FILE",
@@ -66,9 +73,17 @@ def _add_serve(command: argparse.ArgumentParser) -> None:
     command.add_argument("--record", metavar="FILE", help="append the engine's outputs, for replay:FILE")
     command.add_argument("--max-running", type=int, default=512, help="requests at the engine (default: %(default)s)")
     command.add_argument("--max-waiting", type=int, default=1024, help="requests that wait (default: %(default)s)")
-    command.add_argument("--drain-timeout", type=float, default=30.0, help="seconds for running requests at the end")
+    command.add_argument(
+        "--drain-timeout",
+        type=float,
+        default=30.0,
+        help="seconds for running requests at the end (default: %(default)g)",
+    )
+    command.add_argument("--no-fetch-images", action="store_true", help="refuse images behind URLs")
     command.add_argument("--no-docs", action="store_true", help="serve neither /openapi.json nor /playground")
-    command.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    command.add_argument(
+        "--log-level", choices=("debug", "info", "warning", "error"), default="info", help="default: %(default)s"
+    )
     command.set_defaults(run=_serve)
 
 

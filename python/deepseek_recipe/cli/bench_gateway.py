@@ -18,7 +18,7 @@ from collections.abc import AsyncGenerator
 from ..adapters import GenerateRequest, SamplingSpec, TokenDelta, Wrapped
 from ..adapters.replay import ReplayEngine
 from ..server import Gateway, Settings
-from ..server.serve import bind, serve
+from ..server.serve import bind, run, serve
 
 
 class Clocked(Wrapped):
@@ -88,7 +88,7 @@ def main() -> None:
     with bind("127.0.0.1", 0) as listener:
         print(listener.getsockname()[1], flush=True)
         threading.Thread(target=answer, daemon=True).start()
-        asyncio.run(serve(Gateway(engine, Settings(max_waiting=100_000)), listener))
+        run(serve(Gateway(engine, Settings(max_waiting=100_000)), listener))
 
 
 if __name__ == "__main__":

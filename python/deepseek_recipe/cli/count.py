@@ -6,7 +6,7 @@ import argparse
 
 from .._native import ConversionError, ImageError, Tokenizer
 from ..recipe import PROTOCOLS, Recipe
-from .terminal import MODELS, Commands, Refused, read, read_text
+from .terminal import MODELS, OPTIONS, Commands, Refused, read, read_text
 
 
 def add(commands: Commands) -> None:
@@ -34,6 +34,6 @@ def _tokens(path: str, options: argparse.Namespace) -> int:
     if options.text:
         return len(Tokenizer.builtin(version or MODELS["DeepSeek-V4.1-Flash"]).encode(read_text(path)))
     try:
-        return Recipe(model=version).count_tokens(read(path), protocol=options.protocol)
+        return Recipe(model=version, options=OPTIONS).count_tokens(read(path), protocol=options.protocol)
     except (ConversionError, ImageError, ValueError) as error:
         raise Refused(f"{path}: {error}") from error

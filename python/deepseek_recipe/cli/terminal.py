@@ -7,13 +7,16 @@ import sys
 from pathlib import Path
 from typing import Any, Protocol
 
-from .._native import ConversionError, ModelVersion
-from ..recipe import Encoded, ProtocolName, encode
+from .._native import ConversionError, ConversionOptions, ModelVersion
+from ..recipe import Encoded, ProtocolName, Recipe
 
 MODELS = {
     "DeepSeek-V4.1-Flash": ModelVersion.DeepseekV41Flash,
     "DeepSeek-V4-Pro": ModelVersion.DeepseekV4Pro,
 }
+
+OPTIONS = ConversionOptions().with_hosted_names()
+"""Requests name their model as those to the gateway do."""
 
 # Escape sequences of terminals.
 SPECIAL, EVENT, TITLE, DIM = "36", "32", "1", "2"
@@ -55,7 +58,7 @@ def read_text(path: str) -> str:
 def read_request(path: str, protocol: ProtocolName | None) -> Encoded:
     """A request's ids. Raises `Refused`."""
     try:
-        return encode(read(path), protocol=protocol)
+        return Recipe(options=OPTIONS).encode(read(path), protocol=protocol)
     except (ConversionError, ValueError) as error:
         raise Refused(f"{path}: {error}") from error
 

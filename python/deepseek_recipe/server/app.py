@@ -76,6 +76,7 @@ def _routes(gateway: Gateway) -> list[Route]:
     add("GET", "/metrics", operations.metrics)
     if gateway.settings.expose_docs:
         add("GET", "/openapi.json", operations.openapi)
+        add("GET", "/", operations.home)
         routes += playground.routes()
     return routes
 
@@ -117,7 +118,10 @@ class _Edge:
         headers = Headers(scope=scope)
         asked = headers.get("x-request-id", "")
         id = asked if _REQUEST_ID.fullmatch(asked) else f"req_{uuid.uuid4().hex}"
-        scope.setdefault("state", {})["request_id"] = id
+        state = scope.setdefault("state", {})
+        state["request_id"] = id
+        # For the parts of a stream: what stands between looks at the beginning of a reply only.
+        state["send"] = send
         started = time.monotonic()
         status = 500
         # The names of OpenAI's and of Anthropic's header.

@@ -10,6 +10,7 @@ import hashlib
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -49,6 +50,9 @@ _log = logging.getLogger("deepseek_recipe.server")
 
 _INLINE = 256 * 1024
 """Bodies up to this size are encoded where they came in, in a few milliseconds; larger ones on another thread."""
+
+_IMAGE_THREADS = 16
+"""Requests whose images are fetched and resized at a time. Hosts that are slow hold up no other work."""
 
 _PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 
@@ -93,6 +97,7 @@ class Gateway:
         self.settings: Settings = settings or Settings()
         self.store: ResponseStore | None = store
         self.files: Files = files or Files()
+        self._image_threads = ThreadPoolExecutor(_IMAGE_THREADS, "images")
         self.resolver: ImageResolver = ImageResolver(ReqwestImageFetcher(), OpenCvImagePreprocessor())
         options = ConversionOptions(
             unsupported="refuse", max_choices=self.settings.max_choices, reasoning_sealer=sealer
@@ -217,7 +222,7 @@ class Gateway:
 
     async def _with_images(self, work: Callable[[], _Result]) -> _Result:
         try:
-            return await asyncio.to_thread(work)
+            return await asyncio.get_running_loop().run_in_executor(self._image_threads, work)
         except ImageError as error:
             raise ApiError(400, str(error), code="invalid_image") from error
 

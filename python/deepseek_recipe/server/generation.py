@@ -49,6 +49,8 @@ class Generation:
         self.reply: Reply = reply
         self.opened: bool = False
         """Whether the stream's first bytes have been made: from then on a failure is part of the stream."""
+        self.ended: bool = False
+        """Whether the stream's last bytes have been made: nothing more is wanted of the engine."""
         self.failure: RequestError | None = None
         self.finish_reason: str | None = None
         self.output_ids: array[int] = array("I")
@@ -61,36 +63,35 @@ class Generation:
 
     async def events(self) -> AsyncGenerator[bytes, None]:
         """The stream. Raises `RequestError` where the engine fails before the first bytes; later it is an event."""
-        try:
-            async for sent in self._events():
-                yield sent
-        except RequestError as error:
-            if not self.opened:
-                raise
-            yield self.fail(error)
-
-    async def _events(self) -> AsyncGenerator[bytes, None]:
+        # One generator for all of it: each one more is a part of what a token costs.
         deltas = generate(self._engine, self._capabilities, self.request)
         try:
-            async for delta in deltas:
-                self.last_at = time.monotonic()
-                sent = self._push(delta)
-                if self.reply.finished:
-                    await self._finish()
-                    yield self._edited(sent)
-                    return
-                if sent:
-                    yield sent
-                if delta.finish_reason == "abort":
-                    raise RequestError("engine_dead", "the engine aborted the request")
-            raise RequestError("engine_dead", "the engine's output ended without a finish reason")
-        except RequestError:
-            raise
+            try:
+                async for delta in deltas:
+                    self.last_at = time.monotonic()
+                    sent = self._push(delta)
+                    if self.reply.finished:
+                        await self._finish()
+                        self.ended = True
+                        yield self._edited(sent)
+                        return
+                    if sent:
+                        yield sent
+                    if delta.finish_reason == "abort":
+                        raise RequestError("engine_dead", "the engine aborted the request")
+                raise RequestError("engine_dead", "the engine's output ended without a finish reason")
+            finally:
+                await deltas.aclose()
+        except RequestError as error:
+            failure = error
         except Exception as error:
             _log.exception("the adapter failed", extra={"request_id": self.request.request_id})
-            raise RequestError("engine_dead", "the engine failed") from error
-        finally:
-            await deltas.aclose()
+            failure = RequestError("engine_dead", "the engine failed")
+            failure.__cause__ = error
+        if not self.opened:
+            raise failure
+        self.ended = True
+        yield self.fail(failure)
 
     async def _finish(self) -> None:
         if self._on_finish is not None:

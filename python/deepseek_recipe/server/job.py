@@ -27,6 +27,10 @@ _OPEN_AFTER = 1.0
 the refusal can have a status of its own."""
 
 
+_CLOSING = 10.0
+"""Seconds that an engine gets to let go of requests that have ended, or that nobody wants any more."""
+
+
 class Job:
     """Answers that run at a time, one for most requests.
 
@@ -60,13 +64,15 @@ class Job:
         self._chunks: list[bytes] = []
         self._size = 0
         self._taken_at = self._put_at = self.started
-        self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._pumps: list[asyncio.Task[None]] = []
         self._expired: RequestError | None = None
+        self._ended_at: float | None = None
+        """Since when nothing more is wanted of the engine."""
         limits = (settings.first_token_timeout, settings.stall_timeout, settings.write_timeout, settings.keep_alive)
         self._period = max(0.01, min(1.0, *(limit / 4 for limit in limits)))
         loop = asyncio.get_running_loop()
+        self._output: asyncio.Future[None] = loop.create_future()
         self._timer = loop.call_later(self._period, self._tick)
         self.task: asyncio.Task[None] = loop.create_task(self._run())
         # Not at the end of `_run`: a task that is cancelled before it starts never gets there.
@@ -89,26 +95,33 @@ class Job:
 
     async def first(self) -> None:
         """Waits for output, but not for long. Raises the `ApiError` of a job that has none to give."""
-        try:
-            await asyncio.wait_for(self._wake.wait(), _OPEN_AFTER)
-        except asyncio.TimeoutError:
-            return
+        await asyncio.wait([self._wait()], timeout=_OPEN_AFTER)
         if self.error is not None:
             raise self.error
 
     async def read(self) -> bytes:
         """Takes all bytes that wait, as soon as there are some; none at the end."""
-        while not self._chunks:
-            if self.done:
+        if not self._chunks:
+            await self._wait()
+            if not self._chunks:
                 return b""
-            self._wake.clear()
-            await self._wake.wait()
         taken = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         self._chunks = []
         self._size = 0
         self._taken_at = time.monotonic()
         self._room.set()
         return taken
+
+    def _wait(self) -> asyncio.Future[None]:
+        """What is done as soon as bytes wait, or none will come. A plain future costs less a token than an event."""
+        self._output = asyncio.get_running_loop().create_future()
+        if self._chunks or self.done:
+            self._output.set_result(None)
+        return self._output
+
+    def _wake(self) -> None:
+        if not self._output.done():
+            self._output.set_result(None)
 
     async def _run(self) -> None:
         try:
@@ -133,7 +146,7 @@ class Job:
     def _end(self, task: asyncio.Task[None]) -> None:
         self._timer.cancel()
         self.done = True
-        self._wake.set()
+        self._wake()
         if self._on_end is not None:
             self._on_end(self)
 
@@ -160,7 +173,7 @@ class Job:
         if self._keep and sent:
             if not self._chunks:
                 self._taken_at = time.monotonic()
-                self._wake.set()
+                self._wake()
             self._chunks.append(sent)
             self._size += len(sent)
             self._put_at = time.monotonic()
@@ -174,12 +187,27 @@ class Job:
                 self.expire(RequestError("engine_dead", "the engine did not begin in time"))
             elif generation.opened and waits and now - generation.last_at > settings.stall_timeout:
                 self.expire(RequestError("engine_dead", "the engine stopped giving output"))
+        self._press(now)
         if self._chunks:
             if now - self._taken_at > settings.write_timeout and self.consumer is not None:
                 self.consumer.cancel()
                 self.cancel()
         elif self._keep and now - self._put_at > settings.keep_alive:
             self._put(self._ping if any(generation.opened for generation in self.generations) else COMMENT)
+
+    def _press(self, now: float) -> None:
+        """Does not wait for ever for an engine that hangs in the end of a request: its place has to become free."""
+        if not (self.cancelled or self._expired is not None or all(one.ended for one in self.generations)):
+            return
+        if self._ended_at is None:
+            self._ended_at = now
+        elif now - self._ended_at > _CLOSING and self._size <= _HIGH:
+            self._ended_at = now
+            for generation, pump in zip(self.generations, self._pumps, strict=False):
+                if not pump.done():
+                    id = generation.request.request_id
+                    _log.warning("the engine does not let go of a request", extra={"request_id": id})
+                    pump.cancel()
 
 
 def _of_expiry(error: RequestError) -> ApiError:

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from .._native import ConversionError, Event, InferenceChunk, ModelVersion, OutputParser, Tokenizer
+from .._native import ConversionError, Event, InferenceChunk, ModelVersion, OutputParser, PromptUsage, Tokenizer
 from ..describe import describe
 from ..recipe import PROTOCOLS, Encoded, FinishReason, ProtocolName, finish_chunk
 from .errors import ApiError, of_refusal
@@ -262,18 +262,22 @@ def describe_output(encoded: Encoded, ids: Sequence[int], finish_reason: FinishR
     """
     parser = OutputParser.for_request(encoded.request, encoded.tokenizer)
     replies = {protocol: _as(encoded, protocol).reply(id="playground") for protocol in PROTOCOLS}
+    ready = InferenceChunk.ready(prompt_usage=PromptUsage(prompt_tokens=len(encoded.token_ids)))
+    # What streams begin with stands in the first step.
+    begun = {name: reply.push_sse(ready) for name, reply in replies.items()}
     steps: list[dict[str, Any]] = []
     for id in ids:
         chunk = InferenceChunk.tokens([id])
         events = [] if parser.finished else parser.push(chunk)
         sent = {name: b"" if reply.finished else reply.push_sse(chunk) for name, reply in replies.items()}
+        sent, begun = {name: begun.get(name, b"") + text for name, text in sent.items()}, {}
         token = encoded.tokenizer.token(id)
         special = not isinstance(token, bytes)
         text = token if special else token.decode(errors="replace")
         steps.append({"id": id, "text": text, "special": special, **_step(events, sent)})
     if finish_reason is not None:
         events = [] if parser.finished else parser.push(finish_chunk(finish_reason))
-        sent = {name: reply.finish_sse(finish_reason) for name, reply in replies.items()}
+        sent = {name: begun.get(name, b"") + reply.finish_sse(finish_reason) for name, reply in replies.items()}
         steps.append(_step(events, sent))
     return {"tokens": len(ids), "steps": steps, "response": replies[encoded.protocol].response()}
 

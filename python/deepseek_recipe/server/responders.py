@@ -37,8 +37,9 @@ class StreamResponse(Response):
         listener = asyncio.ensure_future(_cancel_on_disconnect(receive, job))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": STREAM_HEADERS})
+            send_part: Send = scope["state"]["send"]
             while sent := await job.read():
-                await send({"type": "http.response.body", "body": sent, "more_body": True})
+                await send_part({"type": "http.response.body", "body": sent, "more_body": True})
             last = b"" if job.error is None else self._on_error(job.error)
             await send({"type": "http.response.body", "body": last, "more_body": False})
         except asyncio.CancelledError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import re
 from pathlib import Path
@@ -15,6 +14,7 @@ from ..adapters.select import open_engine
 from .gateway import Gateway
 from .logs import setup
 from .serve import bind, serve
+from .serve import run as run_loop
 from .settings import Settings
 from .store import MemoryStore, ResponseStore, SqliteStore
 
@@ -24,16 +24,20 @@ def run(options: argparse.Namespace, version: ModelVersion) -> None:
     store = _store(options.store)
     sealer = _sealer(options.seal_key_file)
     keys = [*options.api_key, *_lines(options.api_key_file)]
+    if options.api_key_file is not None and not keys:
+        # Not "no keys, so everyone is served".
+        raise ValueError(f"{options.api_key_file}: there is no key in it")
     settings = Settings(
         model=version,
         api_keys=tuple(keys),
         max_running=options.max_running,
         max_waiting=options.max_waiting,
         drain_timeout=options.drain_timeout,
+        fetch_images=not options.no_fetch_images,
         expose_docs=not options.no_docs,
     )
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_run(options, settings, store, sealer))
+        run_loop(_run(options, settings, store, sealer))
 
 
 async def _run(
@@ -43,11 +47,12 @@ async def _run(
     with contextlib.ExitStack() as files:
         if options.record:
             engine = _recorded(engine, options.record, files)
+        gateway = Gateway(engine, settings, store=store, sealer=sealer)
         listener = files.enter_context(bind(options.host, options.port, reuse_port=options.reuse_port))
         host = f"[{options.host}]" if ":" in options.host else options.host
         setup(options.log_level)
         print(f"deepseek-recipe: http://{host}:{listener.getsockname()[1]} (engine: {options.engine})", flush=True)
-        await serve(Gateway(engine, settings, store=store, sealer=sealer), listener)
+        await serve(gateway, listener)
 
 
 def _recorded(engine: EngineAdapter, path: str, files: contextlib.ExitStack) -> EngineAdapter:

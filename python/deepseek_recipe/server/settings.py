@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from .._native import ModelVersion
@@ -9,7 +10,7 @@ from .._native import ModelVersion
 
 @dataclass(frozen=True)
 class Settings:
-    """Limits are in bytes, requests and seconds."""
+    """Limits are in bytes, requests and seconds. Raises `ValueError` for one that nothing could keep."""
 
     model: ModelVersion = ModelVersion.DeepseekV41Flash
     """What the engine runs. Every model name in a request is taken as this one, and said back as it was sent."""
@@ -38,3 +39,25 @@ class Settings:
     """What running requests get when the server is told to stop."""
     expose_docs: bool = True
     """Whether `/openapi.json` and `/playground` are served."""
+
+    def __post_init__(self) -> None:
+        if not all(self.api_keys):
+            raise ValueError("an API key is empty")
+        for name, least in _LEAST.items():
+            # What is not a number is not at least anything.
+            if not least <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} has to be at least {least}, and finite")
+
+
+_LEAST = {
+    "max_body_bytes": 1,
+    "max_running": 1,
+    "max_waiting": 0,
+    "max_choices": 1,
+    "body_timeout": 0,
+    "first_token_timeout": 0,
+    "stall_timeout": 0,
+    "write_timeout": 0,
+    "keep_alive": 0,
+    "drain_timeout": 0,
+}

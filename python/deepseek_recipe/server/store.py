@@ -164,15 +164,21 @@ CREATE TABLE IF NOT EXISTS events (owner TEXT, id TEXT, number INTEGER, event BL
 
 
 class SqliteStore:
-    """Keeps responses in a file, none longer than `ttl` seconds. Processes of one machine may share it."""
+    """Keeps responses in a file, none longer than `ttl` seconds. Processes of one machine may share it.
+
+    Raises `ValueError` for a file that cannot be used.
+    """
 
     def __init__(self, path: str | Path, ttl: float = 30 * _DAY):
         self._ttl = ttl
         self._lock = threading.Lock()
-        self._connection = sqlite3.connect(path, timeout=30, check_same_thread=False)
-        self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.execute("PRAGMA synchronous=NORMAL")
-        self._connection.executescript(_SCHEMA)
+        try:
+            self._connection = sqlite3.connect(path, timeout=30, check_same_thread=False)
+            self._connection.execute("PRAGMA journal_mode=WAL")
+            self._connection.execute("PRAGMA synchronous=NORMAL")
+            self._connection.executescript(_SCHEMA)
+        except sqlite3.Error as error:
+            raise ValueError(f"{path}: {error}") from error
 
     async def put(self, stored: StoredResponse) -> None:
         """See `ResponseStore`. What is too old goes at the same time."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from ..gateway import Gateway
 from ..jsontext import dump
@@ -25,6 +25,11 @@ async def metrics(request: Request) -> Response:
     """`GET /metrics`"""
     gateway: Gateway = request.app.state.gateway
     return Response(gateway.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+async def home(request: Request) -> Response:
+    """`GET /`: what a person with a browser comes for."""
+    return RedirectResponse("playground")
 
 
 async def openapi(request: Request) -> Response:
