@@ -1,5 +1,7 @@
 //! Special tokens by kind, and their spellings. Knows no tokenizer: ids are looked up there.
 
+use std::sync::{Arc, LazyLock};
+
 use crate::save::saved;
 
 /// A kind of special token that templates write and parsers look for.
@@ -104,15 +106,18 @@ impl SpecialToken {
     }
 }
 
-/// A spelling for each kind of special token.
+/// A spelling for each kind of special token. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecialTokens {
-    spellings: [Box<str>; 18],
+    spellings: Arc<[Box<str>; 18]>,
 }
 
 impl Default for SpecialTokens {
     fn default() -> Self {
-        Self { spellings: SpecialToken::ALL.map(|token| token.default_str().into()) }
+        static RELEASED: LazyLock<SpecialTokens> = LazyLock::new(|| SpecialTokens {
+            spellings: Arc::new(SpecialToken::ALL.map(|token| token.default_str().into())),
+        });
+        RELEASED.clone()
     }
 }
 
@@ -125,7 +130,7 @@ impl SpecialTokens {
     /// The same mapping with `token` spelled `spelling`. An empty spelling renders nothing.
     #[must_use]
     pub fn with(mut self, token: SpecialToken, spelling: &str) -> Self {
-        self.spellings[token as usize] = spelling.into();
+        Arc::make_mut(&mut self.spellings)[token as usize] = spelling.into();
         self
     }
 }

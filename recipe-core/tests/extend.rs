@@ -336,7 +336,8 @@ fn write_output(request: &ConversationRequest, prompt: &[u32], numbers: &mut Num
 fn next_request(request: &ConversationRequest, output: &[u32], numbers: &mut Numbers) -> ConversationRequest {
     let (reasoning, content, calls) = parsed(request, request.parsing_options.clone(), output);
     let mut next = request.clone();
-    let messages = &mut next.conversation.messages;
+    let conversation = Arc::make_mut(&mut next.conversation);
+    let messages = &mut conversation.messages;
     let (mut said_before, mut thought_before) = (String::new(), String::new());
     if let Some(Message::Assistant { prefix: true, content, reasoning_content, .. }) = messages.last() {
         said_before.clone_from(content);
@@ -359,7 +360,7 @@ fn next_request(request: &ConversationRequest, output: &[u32], numbers: &mut Num
     let ids: Vec<String> = calls.iter().map(|call| call.id.clone()).collect();
     messages.push(Message::Assistant {
         content: said_before + &content,
-        reasoning_content: next.conversation.thinking_mode.then(|| thought_before + &reasoning),
+        reasoning_content: conversation.thinking_mode.then(|| thought_before + &reasoning),
         tool_calls: (!calls.is_empty()).then_some(calls),
         prefix: false,
     });
@@ -392,7 +393,7 @@ fn settle(request: &mut ConversationRequest) {
 }
 
 fn mutate(request: &mut ConversationRequest, numbers: &mut Numbers) {
-    let conversation = &mut request.conversation;
+    let conversation = Arc::make_mut(&mut request.conversation);
     let place = numbers.below(conversation.messages.len().max(1));
     let said = conversation.messages.iter().rposition(|message| matches!(message, Message::Assistant { .. })).unwrap();
     match numbers.below(13) {

@@ -362,7 +362,7 @@ static STATES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     for (protocol, case) in cases().iter().step_by(5) {
         let chunks: Vec<InferenceChunk> = items(case, "chunks").iter().map(engine_chunk).collect();
         let (request, _) = request(*protocol, case);
-        let tools = OutputTools::new(request.conversation.tools, request.custom_tools);
+        let tools = OutputTools::new(request.conversation.tools.clone(), request.custom_tools);
         let tokenizer = Some(Tokenizer::builtin(request.model_version));
         let parsing = parsing_options(case, request.parsing_options);
         let mut processor = StreamProcessor::new(parsing, Arc::new(tools), tokenizer);

@@ -32,13 +32,13 @@ record!(ConversationRequest);
 impl ConversationRequest {
     #[new]
     fn new(conversation: &Conversation, model_version: ModelVersion) -> Self {
-        Self(Converted::new((*conversation.0).clone(), model_version.into()))
+        Self(Converted::new(conversation.0.clone(), model_version.into()))
     }
 
     /// What the prompt says.
     #[getter]
     fn conversation(&self) -> Conversation {
-        Conversation(self.0.conversation.clone().into())
+        Conversation(self.0.conversation.clone())
     }
 
     /// What the engine is told.
@@ -97,10 +97,11 @@ impl<'a> Body<'a> {
         to_value(body).map(Self::Objects)
     }
 
-    fn value(&self) -> recipe_core::Result<Value<'_>> {
+    /// The value, which is not there any more after that.
+    fn take(&mut self) -> recipe_core::Result<Value<'_>> {
         match self {
             Self::Text(text) => Value::parse(text),
-            Self::Objects(value) => Ok(value.clone()),
+            Self::Objects(value) => Ok(std::mem::replace(value, Value::Null)),
         }
     }
 
@@ -273,10 +274,10 @@ pub fn read_request<'py>(body: &Bound<'py, PyAny>, protocol: Option<&str>) -> Py
     // What can change while it is read is copied.
     let changes = body.is_instance_of::<PyByteArray>() || body.is_instance_of::<PyMemoryView>();
     let body = if changes { &py.get_type::<PyBytes>().call1((body,))? } else { body };
-    let body = Body::of(body)?;
+    let mut body = Body::of(body)?;
     let named = protocol.map(|name| choose("protocol", name, &Protocol::ALL, Protocol::as_str)).transpose()?;
     lock::work(py, body.size(), || {
-        let value = body.value()?;
+        let value = body.take()?;
         let protocol = named.map_or_else(|| Protocol::of(&value), Ok)?;
         Ok(match protocol {
             Protocol::ChatCompletions => AnyRequest::Chat(ChatRequest::from_value(value)?),

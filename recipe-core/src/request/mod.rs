@@ -34,7 +34,7 @@ use tools::Chosen;
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConversationRequest {
     /// What the prompt says.
-    pub conversation: Conversation,
+    pub conversation: Arc<Conversation>,
     /// What the engine is told.
     pub inference_options: InferenceOptions,
     /// How the output is to be read.
@@ -59,9 +59,9 @@ pub struct ConversationRequest {
 
 impl ConversationRequest {
     /// A request made by hand, with the default options whatever the conversation says.
-    pub fn new(conversation: Conversation, model_version: ModelVersion) -> Self {
+    pub fn new(conversation: impl Into<Arc<Conversation>>, model_version: ModelVersion) -> Self {
         Self {
-            conversation,
+            conversation: conversation.into(),
             inference_options: InferenceOptions::default(),
             parsing_options: ParsingOptions::default(),
             model_version,
@@ -368,7 +368,7 @@ impl Checked {
             ..parse_start(&conversation)
         };
         ConversationRequest {
-            conversation,
+            conversation: conversation.into(),
             inference_options: InferenceOptions {
                 temperature: Some(temperature),
                 top_p: Some(top_p),

@@ -28,6 +28,8 @@ pub(super) struct AddedTokens {
     /// Made when they are first asked for: prompts are encoded without.
     verbatim: OnceLock<Matcher>,
     normalized: OnceLock<Matcher>,
+    /// The bytes that spellings begin with, if they are few. One may be there twice.
+    first_bytes: Option<[u8; 2]>,
     has_white_space: bool,
 }
 
@@ -59,8 +61,13 @@ impl AddedTokens {
         if tokens.iter().map(|token| token.spelling.len()).sum::<usize>() > MOST_BYTES {
             return Err(Error::tokenizer("too many added tokens"));
         }
+        let first = tokens.first().map_or(0, |token| token.spelling.as_bytes()[0]);
+        let mut others = tokens.iter().map(|token| token.spelling.as_bytes()[0]).filter(|byte| *byte != first);
+        let second = others.next().unwrap_or(first);
+        let first_bytes = others.all(|byte| byte == second).then_some([first, second]);
         let has_white_space = tokens.iter().any(|token| token.spelling.contains([' ', '\n']));
-        Ok(Self { by_id: tokens, by_spelling, verbatim: OnceLock::new(), normalized: OnceLock::new(), has_white_space })
+        let (verbatim, normalized) = Default::default();
+        Ok(Self { by_id: tokens, by_spelling, verbatim, normalized, first_bytes, has_white_space })
     }
 
     /// The id of a spelling.
@@ -86,6 +93,11 @@ impl AddedTokens {
 
     /// Calls `run` for the runs of a text that is cut at every spelling: leftmost, and the longest one there.
     pub(super) fn for_each_run<'a>(&self, text: &'a str, mut run: impl FnMut(Run<'a>)) {
+        if let Some([first, second]) = self.first_bytes {
+            if !text.is_empty() && memchr::memchr2(first, second, text.as_bytes()).is_none() {
+                return run(Run::Plain(text));
+            }
+        }
         let matcher = |normalized| Matcher::new(self.by_id.iter().filter(|token| token.normalized == normalized));
         let verbatim = self.verbatim.get_or_init(|| matcher(false));
         let normalized = self.normalized.get_or_init(|| matcher(true));

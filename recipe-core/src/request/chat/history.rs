@@ -1,6 +1,6 @@
 //! The messages of a Chat Completions body: their parts, and how calls and results have to follow each other.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use super::body::{
     Assistant, AssistantPart, Body, ChatMessage, File, Image, ImageUrl, LatestReminder, Part, Refusal, System, Text,
@@ -38,14 +38,14 @@ impl History {
         let mut messages = Vec::with_capacity(turns.len());
         let last = turns.len() - 1;
         for (i, turn) in turns.into_iter().enumerate() {
-            let path = format!("messages[{i}]");
-            if let Some(error) = awaited.see(&turn, i).map_err(|error| error.at(path.as_str()))? {
-                fault = Some(refuse_unpaired(error.at(path.as_str()), options)?);
+            let at_turn = |error: Error| error.at(format!("messages[{i}]"));
+            if let Some(error) = awaited.see(&turn, i).map_err(at_turn)? {
+                fault = Some(refuse_unpaired(at_turn(error), options)?);
             }
-            let message = reader.read(turn, i).map_err(|error| error.at(path.as_str()))?;
+            let message = reader.read(turn, i).map_err(at_turn)?;
             match &message {
                 Message::Assistant { tool_calls, .. } => {
-                    awaited.open(tool_calls.as_deref().unwrap_or_default(), i).map_err(|error| error.at(path))?;
+                    awaited.open(tool_calls.as_deref().unwrap_or_default(), i).map_err(at_turn)?;
                     uses_tools |= tool_calls.is_some();
                 }
                 Message::Tool { .. } => uses_tools = true,
