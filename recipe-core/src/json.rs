@@ -4,8 +4,9 @@ mod parse;
 mod write;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fmt::Write;
+
+use foldhash::{HashMap, HashMapExt};
 
 use crate::error::{Error, Result};
 
@@ -124,10 +125,10 @@ impl<'a> Value<'a> {
             Self::Null => Value::Null,
             Self::Bool(b) => Value::Bool(b),
             Self::Number(n) => Value::Number(n),
-            Self::String(s) => Value::String(Cow::Owned(s.into_owned())),
+            Self::String(s) => Value::String(into_static(s)),
             Self::Array(items) => Value::Array(items.into_iter().map(Value::into_owned).collect()),
             Self::Object(object) => Value::Object(Object {
-                members: object.into_iter().map(|(k, v)| (Cow::Owned(k.into_owned()), v.into_owned())).collect(),
+                members: object.into_iter().map(|(k, v)| (into_static(k), v.into_owned())).collect(),
             }),
         }
     }
@@ -291,4 +292,51 @@ struct Spelling {
     comma: &'static str,
     colon: &'static str,
     float: fn(&mut String, f64),
+}
+
+/// How many bytes stand before the first one that a JSON string escapes: a quote, a backslash or a control.
+#[inline]
+fn plain_length(text: &[u8]) -> usize {
+    let words = text.chunks_exact(8);
+    let rest = words.remainder();
+    for (i, word) in words.enumerate() {
+        let word = u64::from_le_bytes(word.try_into().expect("a word has eight bytes"));
+        let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word & (ONES << 7);
+        // In each term the lowest bit is right; a borrow makes wrong ones above it alone.
+        let found = below(word, 0x20) | below(word ^ (ONES * 0x22), 1) | below(word ^ (ONES * 0x5c), 1);
+        if found != 0 {
+            return 8 * i + found.trailing_zeros() as usize / 8;
+        }
+    }
+    let is_plain = |byte: &&u8| !matches!(byte, 0..=0x1f | b'"' | b'\\');
+    text.len() - rest.len() + rest.iter().take_while(is_plain).count()
+}
+
+/// A one in each byte of a word.
+const ONES: u64 = u64::MAX / 0xff;
+
+/// The text without a borrow. The words that JSON Schemas are made of need no copy.
+fn into_static(text: Cow<'_, str>) -> Cow<'static, str> {
+    const WORDS: [&str; 16] = [
+        "type",
+        "string",
+        "description",
+        "properties",
+        "object",
+        "required",
+        "integer",
+        "boolean",
+        "array",
+        "items",
+        "number",
+        "enum",
+        "default",
+        "title",
+        "additionalProperties",
+        "anyOf",
+    ];
+    match (WORDS.into_iter().find(|word| *word == text), text) {
+        (Some(word), _) => Cow::Borrowed(word),
+        (None, text) => Cow::Owned(text.into_owned()),
+    }
 }

@@ -3,7 +3,7 @@
 
 mod strict;
 
-use std::collections::HashSet;
+use foldhash::{HashSet, HashSetExt};
 
 use crate::error::{Error, Result};
 use crate::json::{Number, Value};

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use super::{Number, Object, Value};
+use super::{plain_length, Number, Object, Value};
 use crate::error::{Error, Result};
 
 /// Containers may be nested this deep in a text, the outermost counted.
@@ -53,6 +53,11 @@ type Parsed<T> = std::result::Result<T, Fault>;
 
 struct Parser<'a> {
     text: &'a [u8],
+    /// The same where all of it is UTF-8: then each string is, without a look at it. Else the string with the fault is
+    /// found when its turn comes.
+    utf8: Option<&'a str>,
+    /// Room for what a string with escapes says.
+    unescaped: Vec<u8>,
     at: usize,
     depth: usize,
     /// Whether the outermost object had a repeated key.
@@ -63,7 +68,8 @@ struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     fn new(text: &'a [u8]) -> Self {
-        Self { text, at: 0, depth: 0, repeated: false, half_pair: false }
+        let utf8 = std::str::from_utf8(text).ok();
+        Self { text, utf8, unescaped: Vec::new(), at: 0, depth: 0, repeated: false, half_pair: false }
     }
 
     /// A fault at the byte that was read last.
@@ -251,38 +257,46 @@ impl<'a> Parser<'a> {
 
     fn string(&mut self) -> Parsed<Cow<'a, str>> {
         self.at += 1;
-        let mut run = self.at;
-        let mut unescaped: Option<Vec<u8>> = None;
+        let start = self.at;
+        self.at += plain_length(&self.text[start..]);
+        if self.peek() != Some(b'"') {
+            return self.string_with_escapes(start);
+        }
+        let found = start..self.at;
+        self.at += 1;
+        let text = match self.utf8 {
+            Some(text) => Ok(&text[found]),
+            None => std::str::from_utf8(&self.text[found]),
+        };
+        text.map_or_else(|_| self.fault("invalid unicode code point"), |text| Ok(Cow::Borrowed(text)))
+    }
+
+    /// The string that begins at `start`, and is plain up to here.
+    fn string_with_escapes(&mut self, start: usize) -> Parsed<Cow<'a, str>> {
+        let mut unescaped = std::mem::take(&mut self.unescaped);
+        unescaped.clear();
+        let mut run = start;
         loop {
-            match self.peek() {
+            match self.next() {
                 None => return self.fault("EOF while parsing a string"),
                 Some(b'"') => break,
                 Some(b'\\') => {
-                    let out = unescaped.get_or_insert_with(Vec::new);
-                    out.extend_from_slice(&self.text[run..self.at]);
-                    self.at += 1;
-                    let mut buffer = [0; 4];
+                    unescaped.extend_from_slice(&self.text[run..self.at - 1]);
                     let found = escape(self)?;
-                    out.extend_from_slice(found.encode_utf8(&mut buffer).as_bytes());
+                    match u8::try_from(found) {
+                        Ok(byte) if byte.is_ascii() => unescaped.push(byte),
+                        _ => unescaped.extend_from_slice(found.encode_utf8(&mut [0; 4]).as_bytes()),
+                    }
                     run = self.at;
                 }
-                Some(0..=0x1f) => {
-                    self.at += 1;
-                    return self.fault("control character (\\u0000-\\u001F) found while parsing a string");
-                }
-                Some(_) => self.at += 1,
+                Some(_) => return self.fault("control character (\\u0000-\\u001F) found while parsing a string"),
             }
+            self.at += plain_length(&self.text[run..]);
         }
-        let last = &self.text[run..self.at];
-        self.at += 1;
-        let text = match unescaped {
-            None => std::str::from_utf8(last).map(Cow::Borrowed).ok(),
-            Some(mut out) => {
-                out.extend_from_slice(last);
-                String::from_utf8(out).map(Cow::Owned).ok()
-            }
-        };
-        text.map_or_else(|| self.fault("invalid unicode code point"), Ok)
+        unescaped.extend_from_slice(&self.text[run..self.at - 1]);
+        let text = std::str::from_utf8(&unescaped).map(str::to_owned);
+        self.unescaped = unescaped;
+        text.map_or_else(|_| self.fault("invalid unicode code point"), |text| Ok(Cow::Owned(text)))
     }
 }
 

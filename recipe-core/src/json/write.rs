@@ -3,6 +3,8 @@
 use std::fmt::{LowerExp, Write};
 use std::str::FromStr;
 
+use super::plain_length;
+
 /// Appends a float in shortest form: `1.0`, `0.00001`, `1e-6`, `1e+16`. Not finite: `null`.
 pub fn write_float(out: &mut String, value: f64) {
     write_float_with(out, &shortest_digits(value), -5, 1);
@@ -70,6 +72,7 @@ fn shortest_digits<F: LowerExp + FromStr + PartialEq>(value: F) -> String {
 
 /// Appends `text` as a JSON string, quotes included.
 pub fn write_string(out: &mut String, text: &str) {
+    out.reserve(text.len() + 2);
     out.push('"');
     write_escaped(out, text);
     out.push('"');
@@ -78,27 +81,27 @@ pub fn write_string(out: &mut String, text: &str) {
 /// Appends `text` as the inside of a JSON string: `\"`, `\\`, the short escapes and `\u00xx` for controls.
 pub fn write_escaped(out: &mut String, text: &str) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
-    let mut done = 0;
-    for (i, byte) in text.bytes().enumerate() {
-        let short = match byte {
-            b'"' => "\\\"",
-            b'\\' => "\\\\",
-            b'\n' => "\\n",
-            b'\r' => "\\r",
-            b'\t' => "\\t",
-            0x08 => "\\b",
-            0x0c => "\\f",
-            0..=0x1f => "",
-            _ => continue,
+    let mut rest = text;
+    loop {
+        let (plain, found) = rest.split_at(plain_length(rest.as_bytes()));
+        out.push_str(plain);
+        let Some(&byte) = found.as_bytes().first() else {
+            return;
         };
-        out.push_str(&text[done..i]);
-        done = i + 1;
-        out.push_str(short);
-        if short.is_empty() {
-            out.push_str("\\u00");
-            out.push(HEX[usize::from(byte >> 4)].into());
-            out.push(HEX[usize::from(byte & 15)].into());
+        match byte {
+            b'"' => out.push_str("\\\""),
+            b'\\' => out.push_str("\\\\"),
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            0x08 => out.push_str("\\b"),
+            0x0c => out.push_str("\\f"),
+            _ => {
+                out.push_str("\\u00");
+                out.push(HEX[usize::from(byte >> 4)].into());
+                out.push(HEX[usize::from(byte & 15)].into());
+            }
         }
+        rest = &found[1..];
     }
-    out.push_str(&text[done..]);
 }

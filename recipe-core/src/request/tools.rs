@@ -1,6 +1,6 @@
 //! Tool names, definitions and choices, as the three protocols share them. Knows no protocol's field names.
 
-use std::collections::{HashMap, HashSet};
+use foldhash::{HashMap, HashSet, HashSetExt};
 
 use crate::conversation::{Message, ToolChoice, ToolDefinition};
 use crate::error::{Error, Result};
