@@ -4,7 +4,7 @@
 //! itself, not by its hash alone.
 
 use std::collections::HashMap;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::sync::{Mutex, TryLockError};
 
 use foldhash::fast::RandomState;
@@ -12,8 +12,8 @@ use foldhash::fast::RandomState;
 /// The bound of a tokenizer's cache, unless another one is chosen: some sixty agent chats of 150 KB.
 pub(super) const DEFAULT_BOUND: usize = 32 << 20;
 
-/// Shorter segments are encoded as fast as they are found.
-const SHORTEST: usize = 32;
+/// Shorter segments are encoded as fast as they are found. The markup of calls is longer, and comes again and again.
+const SHORTEST: usize = 6;
 
 /// Two threads seldom want the same one of these.
 const SHARDS: usize = 16;
@@ -33,9 +33,35 @@ pub(super) struct SegmentCache {
 /// ones, and the old ones before them go.
 #[derive(Default)]
 struct Shard {
-    young: HashMap<Box<str>, Box<[u32]>, RandomState>,
-    old: HashMap<Box<str>, Box<[u32]>, RandomState>,
+    young: Entries,
+    old: Entries,
     young_bytes: usize,
+}
+
+/// Entries by the hash of their text. Of two texts with the same hash the later one stays.
+type Entries = HashMap<u64, Entry, BuildHasherDefault<IsHash>>;
+
+struct Entry {
+    text: Box<str>,
+    ids: Box<[u32]>,
+}
+
+/// The hash of a number that is a hash.
+#[derive(Default)]
+struct IsHash(u64);
+
+impl Hasher for IsHash {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("the keys are of 64 bits");
+    }
 }
 
 impl SegmentCache {
@@ -52,43 +78,48 @@ impl SegmentCache {
         if text.len() < SHORTEST || cost(text, &[]) > self.bound / 2 {
             return encode(text, ids);
         }
-        let shard = &self.shards[self.hasher.hash_one(text) as usize % SHARDS];
-        if with(shard, |shard| shard.append(text, ids, self.bound)) == Some(true) {
+        let hash = self.hasher.hash_one(text);
+        // Other bits than those that a map finds the place by.
+        let shard = &self.shards[(hash >> 40) as usize % SHARDS];
+        if with(shard, |shard| shard.append(hash, text, ids, self.bound)) == Some(true) {
             return;
         }
         let before = ids.len();
         encode(text, ids);
         if cost(text, &ids[before..]) <= self.bound / 2 {
-            let entry = (Box::from(text), Box::from(&ids[before..]));
-            with(shard, |shard| shard.keep(entry, self.bound));
+            let entry = Entry { text: text.into(), ids: ids[before..].into() };
+            with(shard, |shard| shard.keep(hash, entry, self.bound));
         }
     }
 }
 
 impl Shard {
     /// Appends the ids of a text and says so, if they are here.
-    fn append(&mut self, text: &str, ids: &mut Vec<u32>, bound: usize) -> bool {
-        if let Some(kept) = self.young.get(text) {
-            ids.extend_from_slice(kept);
+    fn append(&mut self, hash: u64, text: &str, ids: &mut Vec<u32>, bound: usize) -> bool {
+        if let Some(kept) = self.young.get(&hash).filter(|entry| *entry.text == *text) {
+            ids.extend_from_slice(&kept.ids);
             return true;
         }
-        let Some(entry) = self.old.remove_entry(text) else {
+        if self.old.get(&hash).is_none_or(|entry| *entry.text != *text) {
             return false;
-        };
-        ids.extend_from_slice(&entry.1);
-        self.keep(entry, bound);
+        }
+        if let Some(entry) = self.old.remove(&hash) {
+            ids.extend_from_slice(&entry.ids);
+            self.keep(hash, entry, bound);
+        }
         true
     }
 
-    fn keep(&mut self, (text, ids): (Box<str>, Box<[u32]>), bound: usize) {
-        let cost = cost(&text, &ids);
+    fn keep(&mut self, hash: u64, entry: Entry, bound: usize) {
+        let cost = cost(&entry.text, &entry.ids);
         if self.young_bytes + cost > bound {
             self.old = std::mem::take(&mut self.young);
             self.young_bytes = 0;
         }
+        self.young_bytes += cost;
         // Another thread may have kept it too.
-        if self.young.insert(text, ids).is_none() {
-            self.young_bytes += cost;
+        if let Some(replaced) = self.young.insert(hash, entry) {
+            self.young_bytes -= self::cost(&replaced.text, &replaced.ids);
         }
     }
 }
@@ -112,7 +143,11 @@ mod tests {
 
     impl Shard {
         fn bytes(&self) -> usize {
-            [&self.young, &self.old].iter().flat_map(|map| map.iter()).map(|(text, ids)| cost(text, ids)).sum()
+            [&self.young, &self.old]
+                .iter()
+                .flat_map(|map| map.values())
+                .map(|entry| cost(&entry.text, &entry.ids))
+                .sum()
         }
     }
 
@@ -136,5 +171,22 @@ mod tests {
         assert_eq!((encoded, found), (20_000, 1));
         let bytes: usize = cache.shards.iter().map(|shard| shard.lock().map_or(0, |shard| shard.bytes())).sum();
         assert!((300_000..=1 << 20).contains(&bytes), "{bytes}");
+    }
+    #[test]
+    fn a_text_is_not_found_by_its_hash_alone() {
+        let mut shard = Shard::default();
+        let entry = |text: &str, id| Entry { text: text.into(), ids: [id].into() };
+        let found = |shard: &mut Shard, text| {
+            let mut ids = Vec::new();
+            shard.append(7, text, &mut ids, 1000).then_some(ids)
+        };
+        shard.keep(7, entry("one", 1), 1000);
+        assert_eq!((found(&mut shard, "one"), found(&mut shard, "two")), (Some(vec![1]), None));
+        shard.keep(7, entry("two", 2), 1000);
+        assert_eq!((found(&mut shard, "one"), found(&mut shard, "two")), (None, Some(vec![2])));
+        assert_eq!(shard.young_bytes, shard.bytes());
+        shard.old = std::mem::take(&mut shard.young);
+        assert_eq!((found(&mut shard, "one"), found(&mut shard, "two")), (None, Some(vec![2])));
+        assert_eq!((shard.young.len(), shard.old.len()), (1, 0));
     }
 }
