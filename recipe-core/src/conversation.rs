@@ -36,6 +36,14 @@ impl Default for Conversation {
 }
 
 impl Conversation {
+    /// About how many bytes its prompt has, to reserve room and to tell short work from long. Schemas are not looked at:
+    /// one makes the work long.
+    pub fn size(&self) -> usize {
+        let messages: usize = self.messages.iter().map(Message::size).sum();
+        let answer = if matches!(self.response_format, ResponseFormat::JsonSchema(_)) { SCHEMAS } else { 0 };
+        messages + schemas_size(&self.tools) + answer
+    }
+
     /// Whether the prompt declares tools. A list of deferred tools counts, tools on system messages do not.
     pub fn has_active_tools(&self) -> bool {
         !self.tools.is_empty() && self.tool_choice != ToolChoice::None
@@ -102,6 +110,22 @@ impl Message {
         }
     }
 
+    /// About how many bytes of a prompt it takes.
+    fn size(&self) -> usize {
+        let markup = 64;
+        match self {
+            Self::Assistant { content, reasoning_content, tool_calls, .. } => {
+                let reasoning = reasoning_content.as_ref().map_or(0, String::len);
+                let calls: usize = tool_calls.iter().flatten().map(|call| 4 * markup + call.arguments.len()).sum();
+                markup + reasoning + content.len() + calls
+            }
+            Self::System { content, tools } => {
+                markup + content.text.len() + schemas_size(tools.as_deref().unwrap_or_default())
+            }
+            message => markup + message.text().len(),
+        }
+    }
+
     /// The content with its images, for the roles that can hold some.
     pub fn content(&self) -> Option<&Content> {
         match self {
@@ -109,6 +133,16 @@ impl Message {
             Self::Assistant { .. } | Self::LatestReminder { .. } => None,
         }
     }
+}
+
+/// What schemas count for, however long they are.
+const SCHEMAS: usize = 4096;
+
+fn schemas_size(tools: &[ToolDefinition]) -> usize {
+    if tools.is_empty() {
+        return 0;
+    }
+    SCHEMAS + 512 * tools.len()
 }
 
 /// Text with images. Only `placeholders` are special in a prompt; other text that spells one is plain.

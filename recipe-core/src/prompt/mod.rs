@@ -35,7 +35,7 @@ pub use writer::{RenderedPrompt, Segment};
 /// assert_eq!(rendered.segments().nth(2), Some(Segment::Plain("say <think>")));
 /// ```
 pub fn render(conversation: &Conversation, version: ModelVersion, tokens: &SpecialTokens) -> RenderedPrompt {
-    let mut writer = Writer::new(tokens, &conversation.messages);
+    let mut writer = Writer::new(tokens, conversation);
     match version {
         ModelVersion::DeepseekV4Pro => v4::write(&mut writer, conversation),
         ModelVersion::DeepseekV41Flash => v41::write(&mut writer, conversation),

@@ -2,7 +2,6 @@
 
 use super::writer::Writer;
 use crate::conversation::{Effort, ResponseFormat};
-use crate::json::Value;
 
 /// Appends a float: the one thing of JSON that the versions spell differently.
 pub(super) type WriteFloat = fn(&mut String, f64);
@@ -85,14 +84,7 @@ pub(super) fn write_response_format(
         ResponseFormat::JsonObject => writer.plain(json_object),
         ResponseFormat::JsonSchema(schema) => {
             writer.plain(RESPONSE_FORMAT);
-            writer.plain(&spelled(schema, write_float));
+            schema.write_spaced(writer.plain_text(), write_float);
         }
     }
-}
-
-/// A value as JSON text with a space after commas and colons.
-pub(super) fn spelled(value: &Value, write_float: WriteFloat) -> String {
-    let mut out = String::new();
-    value.write_spaced(&mut out, write_float);
-    out
 }

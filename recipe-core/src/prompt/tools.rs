@@ -79,14 +79,14 @@ pub(super) fn write_updates(writer: &mut Writer, tools: Option<&[ToolDefinition]
 }
 
 fn write_schema(writer: &mut Writer, tool: &ToolDefinition, markup: &Markup) {
-    let mut out = String::from("{\"name\": ");
-    write_string(&mut out, &tool.name);
+    let out = writer.plain_text();
+    out.push_str("{\"name\": ");
+    write_string(out, &tool.name);
     out.push_str(", \"description\": ");
-    write_string(&mut out, tool.description.as_deref().unwrap_or_default());
+    write_string(out, tool.description.as_deref().unwrap_or_default());
     out.push_str(", \"parameters\": ");
-    writer.plain(&out);
-    writer.plain(&text::spelled(tool.parameters.as_ref().unwrap_or(&Value::Null), markup.write_float));
-    writer.plain("}");
+    tool.parameters.as_ref().unwrap_or(&Value::Null).write_spaced(out, markup.write_float);
+    out.push('}');
 }
 
 /// Opens the block of calls.
@@ -96,7 +96,7 @@ pub(super) fn open_calls(writer: &mut Writer, markup: &Markup) {
 }
 
 /// Writes past calls in the given order. Names, keys and string values are never escaped.
-pub(super) fn write_calls(writer: &mut Writer, calls: &[&ToolCall], markup: &Markup) {
+pub(super) fn write_calls<'c>(writer: &mut Writer, calls: impl IntoIterator<Item = &'c ToolCall>, markup: &Markup) {
     open_calls(writer, markup);
     for call in calls {
         markup.tag(writer, "<", "invoke", " name=\"");
@@ -111,26 +111,30 @@ pub(super) fn write_calls(writer: &mut Writer, calls: &[&ToolCall], markup: &Mar
 /// Writes a parameter for each member; arguments that are no JSON object are one parameter as they are.
 fn write_arguments(writer: &mut Writer, arguments: &str, markup: &Markup) {
     let Some(object) = json::arguments(arguments) else {
-        return write_parameter(writer, "arguments", "true", arguments, markup);
+        return write_parameter(writer, "arguments", true, |out| out.push_str(arguments), markup);
     };
     if object.is_empty() {
         writer.plain(markup.no_items);
     }
     for (key, value) in object.iter() {
-        if let Value::String(value) = value {
-            write_parameter(writer, key, "true", value, markup);
-        } else {
-            write_parameter(writer, key, "false", &text::spelled(value, markup.write_float), markup);
-        }
+        let write_value = |out: &mut String| match value {
+            Value::String(value) => out.push_str(value),
+            value => value.write_spaced(out, markup.write_float),
+        };
+        write_parameter(writer, key, matches!(value, Value::String(_)), write_value, markup);
     }
 }
 
-fn write_parameter(writer: &mut Writer, key: &str, is_string: &str, value: &str, markup: &Markup) {
+fn write_parameter(
+    writer: &mut Writer,
+    key: &str,
+    is_string: bool,
+    write_value: impl FnOnce(&mut String),
+    markup: &Markup,
+) {
     markup.tag(writer, "<", "parameter", " name=\"");
     writer.plain(key);
-    writer.plain("\" string=\"");
-    writer.plain(is_string);
-    writer.plain("\">");
-    writer.plain(value);
+    writer.plain(if is_string { "\" string=\"true\">" } else { "\" string=\"false\">" });
+    write_value(writer.plain_text());
     markup.tag(writer, "</", "parameter", ">\n");
 }

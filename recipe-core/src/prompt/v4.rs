@@ -100,7 +100,7 @@ fn write_assistant(writer: &mut Writer, conversation: &Conversation, message: &M
     if let Some(calls) = tool_calls {
         let mut calls: Vec<&ToolCall> = calls.iter().collect();
         calls.sort_by_key(|call| call.id.as_str());
-        tools::write_calls(writer, &calls, &MARKUP);
+        tools::write_calls(writer, calls, &MARKUP);
     }
 }
 

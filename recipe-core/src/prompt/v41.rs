@@ -1,6 +1,6 @@
 //! The V4.1 template: order and wording only. Knows no spelling of a special token.
 
-use std::collections::HashMap;
+use foldhash::{HashMap, HashMapExt};
 
 use super::tools::{self, Markup};
 use super::writer::Writer;
@@ -86,16 +86,15 @@ fn ordered(messages: &[Message]) -> Vec<&Message> {
     messages.dedup_by(|next, kept| {
         matches!((kept, next), (Message::LatestReminder { .. }, Message::LatestReminder { .. }))
     });
+    let mut calls: &[ToolCall] = &[];
     let mut places: HashMap<&str, usize> = HashMap::new();
     for run in messages.chunk_by_mut(|a, b| is_user_side(a) && is_user_side(b)) {
         match run[0] {
-            Message::Assistant { tool_calls: Some(calls), .. } if !calls.is_empty() => {
+            Message::Assistant { tool_calls: Some(made), .. } if !made.is_empty() => {
+                calls = made;
                 places.clear();
-                for (place, call) in calls.iter().enumerate() {
-                    places.entry(&call.id).or_insert(place);
-                }
             }
-            Message::User { .. } | Message::Tool { .. } if !places.is_empty() => order_results(run, &places),
+            Message::User { .. } | Message::Tool { .. } => order_results(run, calls, &mut places),
             _ => {}
         }
     }
@@ -103,8 +102,16 @@ fn ordered(messages: &[Message]) -> Vec<&Message> {
 }
 
 /// Sorts the results with a call id among the slots that they take. An unknown id counts as the first call's.
-fn order_results(run: &mut [&Message], places: &HashMap<&str, usize>) {
+/// `places` are those of the calls, or empty until they are needed.
+fn order_results<'m>(run: &mut [&Message], calls: &'m [ToolCall], places: &mut HashMap<&'m str, usize>) {
     let has_id = |message: &Message| matches!(message, Message::Tool { tool_call_id: Some(_), .. });
+    if calls.is_empty() || run.iter().filter(|message| has_id(message)).count() < 2 {
+        return;
+    }
+    if places.is_empty() {
+        // Of calls with the same id the first one counts: it comes last.
+        places.extend(calls.iter().enumerate().rev().map(|(place, call)| (call.id.as_str(), place)));
+    }
     let slots: Vec<usize> = (0..run.len()).filter(|&i| has_id(run[i])).collect();
     let mut results: Vec<&Message> = slots.iter().map(|&slot| run[slot]).collect();
     results.sort_by_key(|message| match message {
@@ -121,7 +128,7 @@ fn write_assistant(writer: &mut Writer, conversation: &Conversation, message: &M
     let Message::Assistant { content, reasoning_content, tool_calls, prefix } = message else {
         return;
     };
-    let calls: Vec<&ToolCall> = tool_calls.iter().flatten().collect();
+    let calls = tool_calls.as_deref().unwrap_or_default();
     writer.special(SpecialToken::Assistant);
     let keeps_reasoning = conversation.thinking_mode && (conversation.has_active_tools() || (*prefix && !opens_prompt));
     if keeps_reasoning {
@@ -134,7 +141,7 @@ fn write_assistant(writer: &mut Writer, conversation: &Conversation, message: &M
     }
     writer.model_text(content);
     if !calls.is_empty() {
-        tools::write_calls(writer, &calls, &MARKUP);
+        tools::write_calls(writer, calls, &MARKUP);
     }
     if !prefix {
         writer.special(SpecialToken::Eos);

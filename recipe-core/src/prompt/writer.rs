@@ -6,7 +6,7 @@
 use std::mem::size_of;
 use std::ops::Range;
 
-use crate::conversation::{are_ranges_of, ImageSource, Message};
+use crate::conversation::{are_ranges_of, Conversation, ImageSource, Message};
 use crate::save::saved;
 use crate::special::{SpecialToken, SpecialTokens};
 
@@ -89,15 +89,19 @@ impl RenderedPrompt {
 pub(super) struct Writer<'a> {
     tokens: &'a SpecialTokens,
     messages: &'a [Message],
-    grounding: Grounding<'a>,
+    /// Made when the model's text comes.
+    grounding: Option<Grounding<'a>>,
     rendered: RenderedPrompt,
     is_in_reasoning: bool,
 }
 
 impl<'a> Writer<'a> {
-    pub(super) fn new(tokens: &'a SpecialTokens, messages: &'a [Message]) -> Self {
-        let rendered = RenderedPrompt { origins: vec![(0, None)], ..RenderedPrompt::default() };
-        Self { tokens, messages, grounding: Grounding::new(tokens), rendered, is_in_reasoning: false }
+    pub(super) fn new(tokens: &'a SpecialTokens, conversation: &'a Conversation) -> Self {
+        let prompt = String::with_capacity(conversation.size() + 64);
+        let mut origins = Vec::with_capacity(conversation.messages.len() + 4);
+        origins.push((0, None));
+        let rendered = RenderedPrompt { prompt, origins, ..RenderedPrompt::default() };
+        Self { tokens, messages: &conversation.messages, grounding: None, rendered, is_in_reasoning: false }
     }
 
     pub(super) fn finish(self) -> RenderedPrompt {
@@ -137,6 +141,11 @@ impl<'a> Writer<'a> {
         self.rendered.prompt.push_str(text);
     }
 
+    /// Where text is appended of which nothing is special.
+    pub(super) fn plain_text(&mut self) -> &mut String {
+        &mut self.rendered.prompt
+    }
+
     /// Appends the text of a message that the model did not write: its image placeholders are special.
     pub(super) fn message(&mut self, message: &Message) {
         let text = message.text();
@@ -158,13 +167,15 @@ impl<'a> Writer<'a> {
 
     /// Appends what the model said or thought: the grounding tokens in it are special.
     pub(super) fn model_text(&mut self, text: &str) {
+        let grounding = self.grounding.take().unwrap_or_else(|| Grounding::new(self.tokens));
         let mut done = 0;
-        while let Some(found) = self.grounding.find(text, done) {
+        while let Some(found) = grounding.find(text, done) {
             self.plain(&text[done..found.start]);
             self.special_spelling(&text[found.clone()]);
             done = found.end;
         }
         self.plain(&text[done..]);
+        self.grounding = Some(grounding);
     }
 
     fn special_spelling(&mut self, spelling: &str) {
@@ -186,8 +197,8 @@ fn place(messages: &[Message], message: &Message) -> usize {
 struct Grounding<'a> {
     /// Longest first, none empty.
     spellings: Vec<&'a str>,
-    /// Whether a spelling ends with this byte.
-    is_last_byte: [bool; 256],
+    /// What they end with: one byte, unless someone spells them otherwise.
+    last_bytes: Vec<u8>,
 }
 
 impl<'a> Grounding<'a> {
@@ -195,26 +206,26 @@ impl<'a> Grounding<'a> {
         let mut spellings: Vec<&str> = SpecialToken::GROUNDING.iter().map(|&token| tokens.get(token)).collect();
         spellings.retain(|spelling| !spelling.is_empty());
         spellings.sort_by_key(|spelling| std::cmp::Reverse(spelling.len()));
-        let mut is_last_byte = [false; 256];
-        for last in spellings.iter().filter_map(|spelling| spelling.bytes().last()) {
-            is_last_byte[usize::from(last)] = true;
-        }
-        Self { spellings, is_last_byte }
+        let mut last_bytes: Vec<u8> = spellings.iter().filter_map(|spelling| spelling.bytes().last()).collect();
+        last_bytes.sort_unstable();
+        last_bytes.dedup();
+        Self { spellings, last_bytes }
     }
 
     /// The first spelling to end behind `from`. Where several end there, the longest (as the reference).
     fn find(&self, text: &str, from: usize) -> Option<Range<usize>> {
         let bytes = text.as_bytes();
-        for end in from + 1..=bytes.len() {
-            if !self.is_last_byte[usize::from(bytes[end - 1])] {
-                continue;
-            }
+        let mut end = from;
+        loop {
+            end += 1 + match *self.last_bytes {
+                [last] => memchr::memchr(last, &bytes[end..])?,
+                _ => bytes[end..].iter().position(|byte| self.last_bytes.contains(byte))?,
+            };
             let ending = self.spellings.iter().find(|spelling| bytes[from..end].ends_with(spelling.as_bytes()));
             if let Some(spelling) = ending {
                 return Some(end - spelling.len()..end);
             }
         }
-        None
     }
 }
 
