@@ -123,6 +123,22 @@ fn normalized_added_tokens_come_second() {
     assert_eq!(tokenizer.encode("<abc")[0], 300);
 }
 
+/// Few first bytes are looked for before the spellings are, many are not.
+#[test]
+fn added_tokens_are_found_whatever_they_begin_with() {
+    for spellings in [&[][..], &["«a"], &["«a", "<b", "<c"], &["«a", "<b", "|c"]] {
+        let added = (300..).zip(spellings).map(|(id, spelling)| json!({"id": id, "content": spelling}));
+        let tokenizer = load(&file(&[], json!([]), added.collect())).unwrap();
+        for (id, spelling) in (300..).zip(spellings) {
+            let expected = [plain(&tokenizer, "xy"), vec![id], plain(&tokenizer, "z")].concat();
+            assert_eq!(tokenizer.encode(&format!("xy{spelling}z")), expected);
+        }
+        for text in ["", "\0", "xyz", "a < b | c » d"] {
+            assert_eq!(tokenizer.encode(text), plain(&tokenizer, text));
+        }
+    }
+}
+
 #[test]
 fn files_that_are_not_supported_are_refused_with_the_reason() {
     let set = |pointer: &str, value: Value| {

@@ -21,6 +21,8 @@ pub(super) struct AddedTokens {
     by_spelling: FxHashMap<Box<str>, u32>,
     verbatim: Matcher,
     normalized: Matcher,
+    /// The bytes that spellings begin with, if they are few. One may be there twice.
+    first_bytes: Option<[u8; 2]>,
     has_white_space: bool,
 }
 
@@ -50,8 +52,12 @@ impl AddedTokens {
         }
         let verbatim = Matcher::new(tokens.iter().filter(|token| !token.normalized))?;
         let normalized = Matcher::new(tokens.iter().filter(|token| token.normalized))?;
+        let first = tokens.first().map_or(0, |token| token.spelling.as_bytes()[0]);
+        let mut others = tokens.iter().map(|token| token.spelling.as_bytes()[0]).filter(|byte| *byte != first);
+        let second = others.next().unwrap_or(first);
+        let first_bytes = others.all(|byte| byte == second).then_some([first, second]);
         let has_white_space = tokens.iter().any(|token| token.spelling.contains([' ', '\n']));
-        Ok(Self { by_id: tokens, by_spelling, verbatim, normalized, has_white_space })
+        Ok(Self { by_id: tokens, by_spelling, verbatim, normalized, first_bytes, has_white_space })
     }
 
     /// The id of a spelling.
@@ -77,6 +83,11 @@ impl AddedTokens {
 
     /// Calls `run` for the runs of a text that is cut at every spelling: leftmost, and the longest one there.
     pub(super) fn for_each_run<'a>(&self, text: &'a str, mut run: impl FnMut(Run<'a>)) {
+        if let Some([first, second]) = self.first_bytes {
+            if !text.is_empty() && memchr::memchr2(first, second, text.as_bytes()).is_none() {
+                return run(Run::Plain(text));
+            }
+        }
         self.verbatim.cut(text, |found| match found {
             Run::Plain(text) => self.normalized.cut(text, &mut run),
             Run::Added(_) => run(found),
