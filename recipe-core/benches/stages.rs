@@ -91,7 +91,7 @@ fn request(criterion: &mut Criterion) {
     });
     for (name, bytes) in [("encode", 0), ("encode kept segments", 32 << 20)] {
         let tokenizer = tokenizer().with_segment_cache(bytes);
-        group.bench_function(name, |bench| bench.iter(|| tokenizer.encode_segments(prompt.segments()).unwrap()));
+        group.bench_function(name, |bench| bench.iter(|| tokenizer.encode_prompt(&prompt).unwrap()));
     }
 }
 

@@ -19,7 +19,7 @@
 //! let request = ChatRequest::parse(body)?.convert(&ConversionOptions::default())?;
 //! let tokenizer = Tokenizer::builtin(request.model_version);
 //! let prompt = render(&request.conversation, request.model_version, &request.parsing_options.special_tokens);
-//! let ids = tokenizer.encode_segments(prompt.segments())?;
+//! let ids = tokenizer.encode_prompt(&prompt)?;
 //! assert_eq!(ids.first(), Some(&0));
 //!
 //! let generator = ChatGenerator::new(&request, "id-1", "DeepSeek-V4.1-Flash", 0, 7);

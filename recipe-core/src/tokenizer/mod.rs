@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
 use crate::options::ModelVersion;
-use crate::prompt::Segment;
+use crate::prompt::{RenderedPrompt, Segment};
 
 mod added;
 mod bpe;
@@ -119,7 +119,7 @@ impl Tokenizer {
 
     /// The same tokenizer with a segment cache of its own, which keeps at most `bytes`; none keeps nothing.
     ///
-    /// [`encode_segments`](Self::encode_segments) keeps the ids of segments for the next prompt that has them. Clones
+    /// [`encode_prompt`](Self::encode_prompt) keeps the ids of segments for the next prompt that has them. Clones
     /// share a cache, and so do all tokenizers of [`builtin`](Self::builtin) of one version. Without this its bound is
     /// 32 MiB: of the texts of segments, of their ids at four bytes each, and of 96 bytes for each segment.
     pub fn with_segment_cache(&self, bytes: usize) -> Self {
@@ -154,11 +154,24 @@ impl Tokenizer {
         pieces
     }
 
+    /// The ids of a prompt. Fails if a special segment is no added token of this vocabulary.
+    pub fn encode_prompt(&self, prompt: &RenderedPrompt) -> Result<Vec<u32>> {
+        // Most texts have more bytes a token.
+        self.encode_segments_into(prompt.segments(), Vec::with_capacity(prompt.prompt().len() / 3))
+    }
+
     /// The ids of a prompt, segment by segment: special ones from the added vocabulary, plain ones each by itself.
     ///
     /// Fails if a special segment is no added token of this vocabulary.
     pub fn encode_segments<'a>(&self, segments: impl IntoIterator<Item = Segment<'a>>) -> Result<Vec<u32>> {
-        let mut ids = Vec::new();
+        self.encode_segments_into(segments, Vec::new())
+    }
+
+    fn encode_segments_into<'a>(
+        &self,
+        segments: impl IntoIterator<Item = Segment<'a>>,
+        mut ids: Vec<u32>,
+    ) -> Result<Vec<u32>> {
         for segment in segments {
             match segment {
                 Segment::Plain(text) => {
