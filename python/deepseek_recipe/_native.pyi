@@ -12,7 +12,7 @@ copied, but not pickled, so that no key is written down. Only the same version o
 
 from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import Any, ClassVar, Final, Literal, TypeAlias, final
+from typing import Any, ClassVar, Final, Literal, TypeAlias, final, overload
 
 from typing_extensions import Self
 
@@ -671,6 +671,27 @@ class Conversation:
     def response_regex(self) -> str | None:
         """The expression of the format `regex`."""
 
+class _TokenIds(Sequence[int]):
+    def __new__(cls, data: bytes) -> Self: ...
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> memoryview[int]: ...
+    def __len__(self) -> int: ...
+    def __getattr__(self, name: str) -> Any: ...
+    def tolist(self) -> list[int]:
+        """Returns the ids as a list of shared integers, several times as fast as a memoryview makes one."""
+
+@final
+class TokenIds(_TokenIds):
+    """Ids as a read-only sequence and buffer of native uint32.
+
+    `data` are four bytes an id. What a memoryview has, it has too, for example `nbytes`; a slice is one. It can be
+    pickled and copied.
+    """
+
+    def __buffer__(self, flags: int) -> memoryview: ...
+
 @final
 class Tokenizer:
     """A byte-level BPE tokenizer with an added vocabulary. It never changes, so threads may share it."""
@@ -704,8 +725,8 @@ class Tokenizer:
         Only for text that no user wrote, or for counting. Prompts are encoded by `DeepseekV4Encoding.encode`.
         """
 
-    def encode_prompt(self, prompt: RenderedPrompt) -> memoryview[int]:
-        """Returns the ids of a prompt as a read-only buffer of native uint32. Other threads run meanwhile.
+    def encode_prompt(self, prompt: RenderedPrompt) -> TokenIds:
+        """Returns the ids of a prompt. Other threads run meanwhile, unless it is short.
 
         Raises `RuntimeError` if a special token's spelling is not in the added vocabulary.
         """
@@ -1147,10 +1168,10 @@ def extend_prompt(
     tokenizer: Tokenizer,
     prompt_ids: Sequence[int],
     output_ids: Sequence[int],
-) -> tuple[memoryview, int, Literal["history_changed", "tools_changed", "reasoning_dropped", "output_differs"] | None]:
+) -> tuple[TokenIds, int, Literal["history_changed", "tools_changed", "reasoning_dropped", "output_differs"] | None]:
     """Returns the ids of a request's prompt, going on from earlier ids where it tells the same story.
 
-    The parts are the ids as a read-only buffer of uint32, where the new part begins, and why they do not go on.
+    The parts are the ids, where the new part begins, and why they do not go on.
     """
 
 def parse_start(conversation: Conversation) -> ParsingOptions:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import uuid
-from array import array
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from operator import index
@@ -42,6 +41,7 @@ from ._native import (
     ResponsesStreamEvent,
     SpecialToken,
     ThinkingInitialStage,
+    TokenIds,
     Tokenizer,
     UrlImageSource,
     extend_prompt,
@@ -144,20 +144,13 @@ class Encoded:
         else:
             earlier, output = previous
             ids, shared, reason = extend_prompt(request, rendered, tokenizer, list(earlier), list(output))
-        self.token_ids: memoryview = ids
-        """The ids, a read-only buffer of uint32: index, iterate, `.tolist()`, or `numpy.asarray` without a copy."""
+        self.token_ids: TokenIds = ids
+        """The ids, read-only uint32: index, iterate, `.tolist()`, or `numpy.asarray` without a copy."""
         self.shared: int = shared
         """How many leading ids are those of `previous`: with its output and the end-of-sentence token behind it, or, if
         there is a `reason`, what the plain encoding has in common with them."""
         self.reason: ChangeReason | None = reason
         """Why the ids do not extend those of `previous`; `None` where they do, and without `previous`."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        # A memoryview can be neither pickled nor copied.
-        return {**self.__dict__, "token_ids": array("I", self.token_ids)}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, token_ids=memoryview(state["token_ids"]).toreadonly())
 
     def __repr__(self) -> str:
         return f"Encoded({self.protocol}, model={self.model!r}, token_ids=<{len(self.token_ids)} ids>)"

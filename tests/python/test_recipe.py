@@ -63,6 +63,8 @@ def test_ids_are_a_read_only_buffer_and_those_of_the_long_way() -> None:
     assert ids.readonly and ids.itemsize == 4 and memoryview(ids).nbytes == 4 * len(long)
     array = np.asarray(ids)
     assert array.dtype == np.uint32 and not array.flags.owndata and array.tolist() == long
+    del encoded, ids
+    assert array.tolist() == long
 
 
 def test_special_segments_and_no_others_are_special() -> None:

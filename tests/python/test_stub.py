@@ -25,6 +25,7 @@ IMPLIED = set(dir(object)) | {
     "__deepcopy__",
     "_restore",
     "__match_args__",
+    "__buffer__",
 }
 
 

@@ -1,21 +1,143 @@
-//! Ids for Python: as a buffer, and as a list of shared integers. Knows no tokenizer.
+//! Ids for Python: as a sequence that is a buffer, and as a list of shared integers. Knows no tokenizer.
 
+use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use pyo3::exceptions::PyValueError;
 use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyMemoryView};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyIterator, PyList, PyMemoryView, PyString, PyTuple, PyType};
 
-/// Ids as a read-only buffer of uint32. A memoryview is one that the stable ABI can make from any bytes.
-pub fn buffer<'py>(py: Python<'py>, ids: &[u32]) -> PyResult<Bound<'py, PyAny>> {
-    let bytes = PyBytes::new_with(py, size_of_val(ids), |bytes| {
-        for (place, id) in bytes.chunks_exact_mut(4).zip(ids) {
-            place.copy_from_slice(&id.to_ne_bytes());
+use crate::save::copied;
+
+/// Ids as a read-only sequence. What a memoryview of uint32 has, it has too.
+///
+/// The class that Python sees is [`class`]: this one, and a buffer.
+#[pyclass(frozen, subclass, name = "_TokenIds", module = "deepseek_recipe._native")]
+pub struct TokenIds {
+    data: Py<PyBytes>,
+    /// The data as uint32.
+    view: Py<PyAny>,
+}
+
+copied!(TokenIds);
+
+#[pymethods]
+impl TokenIds {
+    #[new]
+    fn new(data: Bound<'_, PyBytes>) -> PyResult<Self> {
+        if data.as_bytes().len() % size_of::<u32>() != 0 {
+            return Err(PyValueError::new_err("an id takes four bytes"));
         }
-        Ok(())
+        let view = PyMemoryView::from(&data)?.call_method1("cast", ("I",))?;
+        Ok(Self { data: data.unbind(), view: view.unbind() })
+    }
+
+    /// Returns the ids as a list of shared integers, several times as fast as a memoryview makes one.
+    fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let ids = self.data.as_bytes(py).chunks_exact(size_of::<u32>());
+        filled(py, ids.len(), ids.map(|id| u32::from_ne_bytes(id.try_into().expect("an id takes four bytes"))))
+    }
+
+    /// Returns the place of the first of these ids.
+    #[pyo3(signature = (*arguments))]
+    fn index<'py>(&self, arguments: &Bound<'py, PyTuple>) -> PyResult<Bound<'py, PyAny>> {
+        self.tolist(arguments.py())?.call_method1("index", arguments)
+    }
+
+    /// Returns how often an id is there.
+    fn count<'py>(&self, value: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.tolist(value.py())?.call_method1("count", (value,))
+    }
+
+    fn __len__(&self, py: Python<'_>) -> usize {
+        self.data.as_bytes(py).len() / size_of::<u32>()
+    }
+
+    fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.view.bind(key.py()).get_item(key)
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        self.tolist(py)?.try_iter()
+    }
+
+    fn __reversed__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.tolist(py)?.call_method0("__reversed__")
+    }
+
+    fn __eq__(&self, other: &Bound<'_, PyAny>) -> PyResult<bool> {
+        self.view.bind(other.py()).eq(other)
+    }
+
+    fn __getattr__<'py>(&self, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+        self.view.bind(name.py()).getattr(name)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        format!("TokenIds(<{} ids>)", self.__len__(py))
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> (Bound<'py, PyType>, (Bound<'py, PyBytes>,)) {
+        (slf.get_type(), (slf.get().data.bind(slf.py()).clone(),))
+    }
+}
+
+extern "C" {
+    // In the stable ABI since Python 3.11, and of the same form before.
+    fn PyObject_GetBuffer(exporter: *mut PyObject, view: *mut c_void, flags: c_int) -> c_int;
+}
+
+/// The buffer of ids is that of their view: it belongs to the view, which lives as long as the buffer.
+///
+/// # Safety
+///
+/// As the slot `bf_getbuffer` of [`class`]: the interpreter is attached, and the first argument is an object of it.
+unsafe extern "C" fn get_buffer(ids: *mut PyObject, view: *mut c_void, flags: c_int) -> c_int {
+    // SAFETY: as the caller says; the class is a subclass of `TokenIds`. The other arguments are passed on.
+    unsafe {
+        let ids = Borrowed::from_ptr(Python::assume_attached(), ids).cast_unchecked::<TokenIds>();
+        PyObject_GetBuffer(ids.get().view.as_ptr(), view, flags)
+    }
+}
+
+/// The class of ids for Python: [`TokenIds`] and a buffer, which PyO3 cannot say for Python 3.10.
+pub fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let made = CLASS.get_or_try_init(py, || {
+        let doc: *const c_char = c"Ids as a read-only sequence and buffer of uint32.".as_ptr();
+        let mut slots = [
+            ffi::PyType_Slot { slot: ffi::Py_bf_getbuffer, pfunc: get_buffer as *mut c_void },
+            ffi::PyType_Slot { slot: ffi::Py_tp_doc, pfunc: doc.cast_mut().cast() },
+            ffi::PyType_Slot { slot: 0, pfunc: null_mut() },
+        ];
+        let mut spec = ffi::PyType_Spec {
+            name: c"deepseek_recipe._native.TokenIds".as_ptr(),
+            // As large as the base.
+            basicsize: 0,
+            itemsize: 0,
+            flags: ffi::Py_TPFLAGS_DEFAULT as c_uint,
+            slots: slots.as_mut_ptr(),
+        };
+        let bases = PyTuple::new(py, [py.get_type::<TokenIds>()])?;
+        // SAFETY: the interpreter is attached, and an error is checked for. The name is static, all else is copied. The
+        // slot holds a function of its kind.
+        let class = unsafe {
+            let class = ffi::PyType_FromSpecWithBases(&mut spec, bases.as_ptr());
+            Bound::from_owned_ptr_or_err(py, class)?
+        };
+        Ok::<_, PyErr>(class.cast_into::<PyType>()?.unbind())
     })?;
-    PyMemoryView::from(&bytes)?.call_method1("cast", ("I",))
+    Ok(made.bind(py))
+}
+
+/// Ids as an object of [`class`].
+pub fn buffer<'py>(py: Python<'py>, ids: &[u32]) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: four bytes are an id of whatever value, and lie where bytes may.
+    let data = unsafe { std::slice::from_raw_parts(ids.as_ptr().cast::<u8>(), size_of_val(ids)) };
+    class(py)?.call1((PyBytes::new(py, data),))
 }
 
 /// The integers below this are made once, when they are first needed: as many as the released vocabularies have ids.
@@ -26,25 +148,40 @@ static INTEGERS: [AtomicPtr<PyObject>; SHARED] = [const { AtomicPtr::new(null_mu
 
 /// Ids as a list of `int`. Making an integer costs ten times as much as pointing to one that is there.
 pub fn list<'py>(py: Python<'py>, ids: &[u32]) -> PyResult<Bound<'py, PyList>> {
+    filled(py, ids.len(), ids.iter().copied())
+}
+
+/// A list of this many ids.
+fn filled(py: Python<'_>, count: usize, ids: impl Iterator<Item = u32>) -> PyResult<Bound<'_, PyList>> {
     // SAFETY: the interpreter is attached. An error is checked for before the list is used. Until it is filled, no
-    // one else knows the list: SetItem gets a place that it has, and a reference that it takes over.
+    // one else knows the list: SetItem refuses a place that it has not, and takes the reference over.
     unsafe {
-        let list = Bound::from_owned_ptr_or_err(py, ffi::PyList_New(ids.len() as ffi::Py_ssize_t))?;
-        for (at, &id) in (0..).zip(ids) {
-            ffi::PyList_SetItem(list.as_ptr(), at, integer(py, id)?.into_ptr());
+        let list = Bound::from_owned_ptr_or_err(py, ffi::PyList_New(count as ffi::Py_ssize_t))?;
+        for (at, id) in (0..).zip(ids) {
+            ffi::PyList_SetItem(list.as_ptr(), at, integer(py, id)?);
         }
         Ok(list.cast_into_unchecked())
     }
 }
 
+/// A new reference to an integer.
 #[inline(always)]
-fn integer(py: Python<'_>, id: u32) -> PyResult<Bound<'_, PyAny>> {
+fn integer(py: Python<'_>, id: u32) -> PyResult<*mut PyObject> {
     let made = INTEGERS.get(id as usize).map_or(null_mut(), |place| place.load(Ordering::Acquire));
     if made.is_null() {
-        return make_integer(py, id);
+        return make_integer(py, id).map(Bound::into_ptr);
     }
-    // SAFETY: what is in the table is an object that the table owns a reference to, for good.
-    Ok(unsafe { Bound::from_borrowed_ptr(py, made) })
+    // SAFETY: what is in the table is an object that the table owns a reference to, for good, and the interpreter is
+    // attached. The first is what `Py_INCREF` is in C for the limited API of 3.10: it spares a call for each id.
+    unsafe {
+        #[cfg(Py_LIMITED_API)]
+        {
+            (*made).ob_refcnt += 1;
+        }
+        #[cfg(not(Py_LIMITED_API))]
+        ffi::Py_INCREF(made);
+    }
+    Ok(made)
 }
 
 #[cold]

@@ -24,6 +24,9 @@ mod tokenizer;
 /// keep it behind a lock, so no object needs the interpreter lock.
 #[pyo3::pymodule(name = "_native", gil_used = false)]
 mod native {
+    use pyo3::prelude::*;
+    use pyo3::types::PySequence;
+
     #[pymodule_export]
     use crate::conversation::{AssistantMessage, LatestReminderMessage, SystemMessage, ToolMessage, UserMessage};
     #[pymodule_export]
@@ -74,4 +77,11 @@ mod native {
     #[pymodule_export]
     #[allow(non_upper_case_globals)] // Python's name for it.
     const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        let py = module.py();
+        PySequence::register::<crate::ids::TokenIds>(py)?;
+        module.add("TokenIds", crate::ids::class(py)?)
+    }
 }

@@ -11,6 +11,7 @@ use recipe_core::tokenizer;
 use crate::conversation::{Conversation, ImageSource};
 use crate::error::raise;
 use crate::ids;
+use crate::lock;
 use crate::options::ParsingOptions;
 use crate::save::{copied, record, reduced, Reduced};
 use crate::special::SpecialTokens;
@@ -133,7 +134,7 @@ macro_rules! encoding {
 
             /// Returns the prompt of a conversation.
             fn render_conversation(&self, py: Python<'_>, conversation: &Conversation) -> RenderedPrompt {
-                RenderedPrompt(py.detach(|| self.render(conversation)))
+                RenderedPrompt(lock::work(py, conversation.0.size(), || self.render(conversation)))
             }
 
             /// Returns the ids of a conversation's prompt. Needs a tokenizer.
@@ -141,8 +142,9 @@ macro_rules! encoding {
                 let Some(tokenizer) = &self.tokenizer else {
                     return Err(PyRuntimeError::new_err("no tokenizer is attached to the encoding"));
                 };
-                let ids = py.detach(|| tokenizer.encode_segments(self.render(conversation).segments()));
-                ids::list(py, &ids.map_err(|error| raise(py, error))?)
+                let encode = || tokenizer.encode_prompt(&self.render(conversation));
+                let ids = lock::work(py, conversation.0.size(), encode).map_err(|error| raise(py, error))?;
+                ids::list(py, &ids)
             }
         }
 

@@ -79,11 +79,11 @@ impl Tokenizer {
         ids::list(py, &lock::work(py, text.len(), || self.0.encode(&text)))
     }
 
-    /// Returns the ids of a prompt, as a read-only buffer of uint32.
+    /// Returns the ids of a prompt, as a read-only sequence and buffer of uint32.
     fn encode_prompt<'py>(&self, prompt: &Bound<'py, RenderedPrompt>) -> PyResult<Bound<'py, PyAny>> {
         let (py, prompt) = (prompt.py(), &prompt.get().0);
-        let ids = py.detach(|| self.0.encode_segments(prompt.segments())).map_err(|error| raise(py, error))?;
-        ids::buffer(py, &ids)
+        let ids = lock::work(py, prompt.prompt().len(), || self.0.encode_prompt(prompt));
+        ids::buffer(py, &ids.map_err(|error| raise(py, error))?)
     }
 
     /// Returns the id of an added token, or `None`.

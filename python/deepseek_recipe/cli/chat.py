@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Coroutine
 from types import FrameType
 from typing import Any
 
-from .._native import ConversionError, Event, InferenceChunk
+from .._native import ConversionError, Event, InferenceChunk, TokenIds
 from ..adapters import EngineAdapter, EngineUnavailable, GenerateRequest, SamplingSpec
 from ..adapters.select import open_engine
 from ..recipe import Encoded, FinishReason, Recipe, finish_chunk
@@ -85,7 +85,7 @@ class _Chat:
         self._recipe = recipe
         self._body = body
         self._messages: list[dict[str, Any]] = body["messages"]
-        self._previous: tuple[memoryview, list[int]] | None = None
+        self._previous: tuple[TokenIds, list[int]] | None = None
 
     def run(self) -> None:
         """Asks and answers until the input ends. Raises `Refused` where the first request cannot be served."""
