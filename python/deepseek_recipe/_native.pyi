@@ -716,7 +716,7 @@ class Tokenizer:
         """Returns the same tokenizer with a cache of segments of its own, which keeps at most `bytes`; 0 keeps nothing.
 
         The ids of a prompt's plain segments are kept for the next prompt that has them. Without this, the tokenizers
-        of one model version share a cache of 32 MiB: of texts, ids at four bytes each, and 96 bytes for each segment.
+        of one model version share a cache of 32 MiB: of texts, ids at four bytes each, and 112 bytes for each segment.
         """
 
     def encode(self, text: str) -> list[int]:

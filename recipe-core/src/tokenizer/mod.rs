@@ -121,7 +121,7 @@ impl Tokenizer {
     ///
     /// [`encode_prompt`](Self::encode_prompt) keeps the ids of segments for the next prompt that has them. Clones
     /// share a cache, and so do all tokenizers of [`builtin`](Self::builtin) of one version. Without this its bound is
-    /// 32 MiB: of the texts of segments, of their ids at four bytes each, and of 96 bytes for each segment.
+    /// 32 MiB: of the texts of segments, of their ids at four bytes each, and of 112 bytes for each segment.
     pub fn with_segment_cache(&self, bytes: usize) -> Self {
         Self { segments: Arc::new(segments::SegmentCache::new(bytes)), ..self.clone() }
     }

@@ -19,7 +19,7 @@ const SHORTEST: usize = 6;
 const SHARDS: usize = 16;
 
 /// What an entry costs besides its text and its ids: its place in the map, and two allocations.
-const OVERHEAD: usize = 96;
+const OVERHEAD: usize = 112;
 
 /// A cache of segments, of at most the bytes that it is made with.
 pub(super) struct SegmentCache {
