@@ -1,5 +1,6 @@
 //! Ids for Python: as a sequence that is a buffer, and as a list of shared integers. Knows no tokenizer.
 
+use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -138,6 +139,25 @@ pub fn buffer<'py>(py: Python<'py>, ids: &[u32]) -> PyResult<Bound<'py, PyAny>> 
     // SAFETY: four bytes are an id of whatever value, and lie where bytes may.
     let data = unsafe { std::slice::from_raw_parts(ids.as_ptr().cast::<u8>(), size_of_val(ids)) };
     class(py)?.call1((PyBytes::new(py, data),))
+}
+
+thread_local! {
+    static SPACE: Cell<Vec<u32>> = const { Cell::new(Vec::new()) };
+}
+
+/// A thread keeps space for this many ids.
+const MOST_KEPT: usize = 1 << 20;
+
+/// What `work` returns, which may write ids to space that the thread keeps for the next call: to touch memory for the first
+/// time takes longer than to write ids to it.
+pub fn with_space<T>(work: impl FnOnce(&mut Vec<u32>) -> T) -> T {
+    let mut ids = SPACE.take();
+    ids.clear();
+    let result = work(&mut ids);
+    if ids.capacity() <= MOST_KEPT {
+        SPACE.set(ids);
+    }
+    result
 }
 
 /// The integers below this are made once, when they are first needed: as many as the released vocabularies have ids.

@@ -142,9 +142,11 @@ macro_rules! encoding {
                 let Some(tokenizer) = &self.tokenizer else {
                     return Err(PyRuntimeError::new_err("no tokenizer is attached to the encoding"));
                 };
-                let encode = || tokenizer.encode_prompt(&self.render(conversation));
-                let ids = lock::work(py, conversation.0.size(), encode).map_err(|error| raise(py, error))?;
-                ids::list(py, &ids)
+                ids::with_space(|ids| {
+                    let encode = || tokenizer.encode_prompt_into(&self.render(conversation), ids);
+                    lock::work(py, conversation.0.size(), encode).map_err(|error| raise(py, error))?;
+                    ids::list(py, ids)
+                })
             }
         }
 

@@ -76,14 +76,20 @@ impl Tokenizer {
     /// Returns the ids of a text with the full vocabulary: the spelling of an added token becomes its id.
     fn encode<'py>(&self, text: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyList>> {
         let (py, text) = (text.py(), read(text)?);
-        ids::list(py, &lock::work(py, text.len(), || self.0.encode(&text)))
+        ids::with_space(|ids| {
+            lock::work(py, text.len(), || self.0.encode_into(&text, ids));
+            ids::list(py, ids)
+        })
     }
 
     /// Returns the ids of a prompt, as a read-only sequence and buffer of uint32.
     fn encode_prompt<'py>(&self, prompt: &Bound<'py, RenderedPrompt>) -> PyResult<Bound<'py, PyAny>> {
         let (py, prompt) = (prompt.py(), &prompt.get().0);
-        let ids = lock::work(py, prompt.prompt().len(), || self.0.encode_prompt(prompt));
-        ids::buffer(py, &ids.map_err(|error| raise(py, error))?)
+        ids::with_space(|ids| {
+            let encoded = lock::work(py, prompt.prompt().len(), || self.0.encode_prompt_into(prompt, ids));
+            encoded.map_err(|error| raise(py, error))?;
+            ids::buffer(py, ids)
+        })
     }
 
     /// Returns the id of an added token, or `None`.

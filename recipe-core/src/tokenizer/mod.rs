@@ -164,26 +164,34 @@ impl Tokenizer {
 
     /// The ids of a prompt. Fails if a special segment is no added token of this vocabulary.
     pub fn encode_prompt(&self, prompt: &RenderedPrompt) -> Result<Vec<u32>> {
+        let mut ids = Vec::new();
+        self.encode_prompt_into(prompt, &mut ids).map(|()| ids)
+    }
+
+    /// Appends the ids of a prompt. Fails as [`encode_prompt`](Self::encode_prompt).
+    pub fn encode_prompt_into(&self, prompt: &RenderedPrompt, ids: &mut Vec<u32>) -> Result<()> {
         // Most texts have more bytes a token.
-        self.encode_segments_into(prompt.segments(), Vec::with_capacity(prompt.prompt().len() / 3))
+        ids.reserve(prompt.prompt().len() / 3);
+        self.encode_segments_into(prompt.segments(), ids)
     }
 
     /// The ids of a prompt, segment by segment: special ones from the added vocabulary, plain ones each by itself.
     ///
     /// Fails if a special segment is no added token of this vocabulary.
     pub fn encode_segments<'a>(&self, segments: impl IntoIterator<Item = Segment<'a>>) -> Result<Vec<u32>> {
-        self.encode_segments_into(segments, Vec::new())
+        let mut ids = Vec::new();
+        self.encode_segments_into(segments, &mut ids).map(|()| ids)
     }
 
     fn encode_segments_into<'a>(
         &self,
         segments: impl IntoIterator<Item = Segment<'a>>,
-        mut ids: Vec<u32>,
-    ) -> Result<Vec<u32>> {
+        ids: &mut Vec<u32>,
+    ) -> Result<()> {
         for segment in segments {
             match segment {
                 Segment::Plain(text) => {
-                    self.segments.get_or_encode(text, &mut ids, |text, ids| self.encode_plain_into(text, ids));
+                    self.segments.get_or_encode(text, ids, |text, ids| self.encode_plain_into(text, ids));
                 }
                 Segment::Special(spelling) | Segment::Image(spelling) => {
                     ids.push(self.special_id(spelling).ok_or_else(|| {
@@ -194,7 +202,7 @@ impl Tokenizer {
                 }
             }
         }
-        Ok(ids)
+        Ok(())
     }
 
     /// The ids of a text with the full vocabulary: the spelling of an added token becomes that token.
@@ -202,11 +210,16 @@ impl Tokenizer {
     /// Only for text that no user wrote, or for counting.
     pub fn encode(&self, text: &str) -> Vec<u32> {
         let mut ids = Vec::new();
+        self.encode_into(text, &mut ids);
+        ids
+    }
+
+    /// Appends the ids that [`encode`](Self::encode) gives.
+    pub fn encode_into(&self, text: &str, ids: &mut Vec<u32>) {
         self.added.for_each_run(text, |run| match run {
-            added::Run::Plain(text) => self.encode_plain_into(text, &mut ids),
+            added::Run::Plain(text) => self.encode_plain_into(text, ids),
             added::Run::Added(id) => ids.push(id),
         });
-        ids
     }
 
     /// The id of an added token. Ordinary tokens have no spelling here.
