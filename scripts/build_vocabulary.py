@@ -10,8 +10,8 @@ base.bin        what both versions share. All numbers are little endian:
                 256 bytes: the byte that each id from the first byte id on stands for,
                 then (left id, right id) of each merge, 3 bytes each, in rank order.
                 Merge r makes id first + 256 + r.
-tokens.bin      what base.bin says, worked out, so that loading need not: for each id from 0 on where its bytes end (u32),
-                then the bytes of all ids.
+tokens.bin      what base.bin says, worked out, so that loading need not: for each id from 0 on where its bytes
+                end (u32), then the bytes of all ids.
 added.tsv       the added tokens that both versions have: id, "v" or "n", spelling.
 added_v4.tsv    those of V4 alone.
 added_v41.tsv   those of V4.1 alone.

@@ -32,7 +32,7 @@ pub(super) const NO_PARTS: (u32, u32) = (NONE, NONE);
 /// So many new pieces of a batch are better encoded together.
 const MANY: usize = 6;
 
-/// More encoders than this are not kept for the next calls. Each may have 6 MB.
+/// More encoders than this are not kept for the next calls. Each has 4 MB, or 12 where pieces are long and new.
 const MOST_IDLE: usize = 16;
 
 /// How many tokens before it is written a place of a table is asked for.
