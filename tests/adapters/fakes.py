@@ -24,8 +24,7 @@ CACHED = 7
 @asynccontextmanager
 async def loopback(app: ASGIApp) -> AsyncIterator[str]:
     """The URL of an application that is served while the context lasts."""
-    # With the protocol named, or asyncio lets small writes wait for each other.
-    listener = socket.socket(proto=socket.IPPROTO_TCP)
+    listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     config = uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
