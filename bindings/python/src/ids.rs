@@ -146,7 +146,7 @@ thread_local! {
 }
 
 /// A thread keeps space for this many ids.
-const MOST_KEPT: usize = 1 << 20;
+const MOST_KEPT: usize = 1 << 21;
 
 /// What `work` returns, which may write ids to space that the thread keeps for the next call: to touch memory for the first
 /// time takes longer than to write ids to it.
