@@ -341,21 +341,18 @@ impl Vocabulary {
     fn encode_new_pieces(&self, batch: &Batch<'_>, encoder: &mut Encoder) -> usize {
         let Encoder { cache, merger: Merger { short: merges, .. }, .. } = encoder;
         let mut missing = [0; BATCH];
-        let mut length = 0;
-        for number in 0..batch.ends.len() {
-            let (bytes, piece) = batch.piece(number);
-            missing[length] = number as u32;
-            if bytes.len() <= KEY_BYTES && cache.short.get(piece.hash, piece.key).is_none() {
-                self.short.prefetch(piece.hash);
-                cache.long.prefetch(piece.hash);
-                length += 1;
-            } else if (KEY_BYTES + 1..=MOST_PLACES * 3).contains(&bytes.len()) {
-                length += 1;
-            }
+        let missing = cache.short.missing(batch.prepared, &mut missing);
+        for &number in missing {
+            let hash = batch.prepared[number as usize].hash;
+            self.short.prefetch(hash);
+            cache.long.prefetch(hash);
         }
         let mut count = 0;
-        for &number in &missing[..length] {
+        for &number in missing {
             let (bytes, piece) = batch.piece(number as usize);
+            if bytes.len() > 3 * MOST_PLACES {
+                continue;
+            }
             if let Some(id) = self.token(bytes, piece) {
                 cache.insert(bytes, piece, &[id]);
                 count += 1;

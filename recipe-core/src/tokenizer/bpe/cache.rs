@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 
 use super::tables::{prefetch, Key};
 use super::words::Words;
-use super::Prepared;
+use super::{Prepared, BATCH};
 
 /// The ids of pieces of all lengths.
 #[derive(Default)]
@@ -78,6 +78,19 @@ impl ShortPieces {
             written += count;
         }
         (pieces.len(), written)
+    }
+
+    /// The numbers of the pieces that are not here.
+    #[inline(always)]
+    pub(super) fn missing<'m>(&self, pieces: &[Prepared], missing: &'m mut [u32; BATCH]) -> &'m [u32] {
+        let view = self.view();
+        let mut count = 0;
+        for (number, piece) in (0..).zip(pieces) {
+            // There are not more pieces than places. The remainder says so without a check.
+            missing[count % BATCH] = number;
+            count += usize::from(view.get(piece.hash, piece.key).is_none());
+        }
+        &missing[..count]
     }
 
     fn set(&mut self, hash: u64) -> &mut [u64] {
