@@ -8,10 +8,11 @@ Each PY is the Python of an environment that has the library. DIR of `--corpus` 
 shared folder; `--shared` is that folder, for the tokenizer.json and for `bench/make_requests.py`.
 
 Every figure comes from fresh processes that take turns (official, fastokens, ours, and again), so that a slow minute
-of the machine is shared. Cold is the first pass of a process; warm the median of the later ones. Times are the CPU time
-of the process, made to stay on one core, but for the rows of threads, which are wall time. A list is that of the encoding of
-a conversation of one message; without template, of the tokenizer, as that of fastokens always is. Ids are compared first:
-a library whose ids differ from the official ones is an error. MB/s are bytes of UTF-8, with making the result.
+of the machine is shared. Cold is the first pass of a process; warm the median of the later ones. Times are the CPU
+time of the process, made to stay on one core, but for the rows of threads, which are wall time. A list is that of the
+encoding of a conversation of one message; without template, of the tokenizer, as that of fastokens always is. Ids are
+compared first: a library whose ids differ from the official ones is an error. MB/s are bytes of UTF-8, with making
+the result.
 """
 
 from __future__ import annotations
