@@ -86,7 +86,7 @@ class DeepInferEngine(OwnedEngine):
         sampling, length = request.sampling, len(request.prompt_token_ids)
         if sampling.min_p > 0 or sampling.repetition_penalty != 1.0:
             raise RequestError("unsupported", "the engine has no min_p and no repetition_penalty")
-        if request.images.image_token_adjustment():
+        if not request.images.is_empty():
             raise RequestError("unsupported", "the engine takes no images here")
         if length >= self._max_model_len:
             raise RequestError(

@@ -16,7 +16,7 @@ pub(super) struct Words {
 impl Words {
     /// Zeros. Those that are never used cost no memory, but for the rest of a page.
     ///
-    /// To touch a small page for the first time takes over a microsecond on some machines, and many small pages are more
+    /// To touch a small page for the first time is dear in a virtual machine, and many small pages are more
     /// than the processor keeps the addresses of.
     pub(super) fn zeros(length: usize) -> Self {
         let align = if length < PAGE_WORDS { 64 } else { PAGE };
